@@ -50,7 +50,7 @@ QUANTISER: Final = "pngquant"
 
 def address(output: str) -> str | None:
     """Address of the bridge in the demo's output; None before the demo has printed it."""
-    found = re.search(r"Dashboards, as soon as the services run: (http://[^/]+)/", output)
+    found = re.search(r"In a browser, as soon as the services run: (http://[^/]+)/", output)
     return found[1] if found else None
 
 

@@ -1,11 +1,13 @@
-"""Writes and reads one example of each format that kernelcast keeps or sends, for tests across revisions.
+"""Writes and reads one example of each format that kernelcast keeps or sends, for tests across releases.
 
-`python storage.py write DIRECTORY` writes the examples with the kernelcast that is on the path, `read DIRECTORY` prints
-their meaning as JSON. Both use no code of the tests, so the file runs beside an older revision as well.
+`python tests/compatibility/storage.py DIRECTORY` writes the examples into a new directory, with the kernelcast that is
+on the path, and their meaning into `meaning.json`.
 """
 
 import json
+import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -37,8 +39,6 @@ from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.report import ProcessReport
-from kernelcast.predictor.series import snapshot as first_version
-from kernelcast.predictor.series.saved.parts import is_part
 from kernelcast.predictor.series.saved.reader import StateReader
 from kernelcast.predictor.series.saved.rows import SavedRows
 from kernelcast.predictor.series.saved.writer import StateWriter
@@ -120,6 +120,7 @@ def probe_frames() -> dict[str, frames.Frame]:
             malformed_hints=2,
             running_ns=9_000,
             measured_ns=8_000,
+            waits_measured_ns=7_000,
             decoding_ns=40,
             untimed_records=4,
             step_durations=durations(),
@@ -456,10 +457,6 @@ def write_windows(directory: Path) -> None:
 def read_windows(directory: Path) -> Any:
     """Every field of the snapshot."""
     parts = {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
-    if not all(map(is_part, parts.values())):
-        snapshot = first_version.load(list(parts.values()))
-        series = [{**asdict(one), "values": one.values.tolist()} for one in snapshot.series]
-        return {**asdict(snapshot), "series": series}
     reader, rows = StateReader(), saved_rows()
     for name, value in parts.items():
         reader.put(name.split(".")[2].replace("-", "|"), value)
@@ -511,13 +508,15 @@ def read(directory: Path) -> dict[str, Any]:
     for name, (_, reader) in FORMATS.items():
         try:
             found[name] = reader(directory / name)
-        except (Exception, AssertionError) as error:  # noqa: BLE001  an older revision's reason for a refusal, whichever it is
+        except (Exception, AssertionError) as error:  # noqa: BLE001  a reason for a refusal, whichever it is
             found[name] = {"refused": f"{type(error).__name__}: {error}"}
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "write":
-        write(Path(sys.argv[2]))
-    json.dump(read(Path(sys.argv[2])), sys.stdout, indent=1, sort_keys=True)
+    folder = Path(sys.argv[1])
+    write(folder)
+    with tempfile.TemporaryDirectory() as copy:  # reading leaves locks
+        meaning = read(Path(shutil.copytree(folder, copy, dirs_exist_ok=True)))
+    (folder / "meaning.json").write_text(json.dumps(meaning, indent=1, sort_keys=True) + "\n")

@@ -37,7 +37,6 @@ FAST: dict[str, dict[str, Any]] = {
         "window_points": 180,
         "sweep_every_seconds": 3.0,
         "horizons_seconds": [60.0, 300.0],
-        "refit_every_seconds": 15.0,
         "snapshot_every_seconds": 5.0,
     },
 }

@@ -179,12 +179,15 @@ def _exporter() -> Recorder:
 
 @cache
 def _bridges() -> list[Recorder]:
-    """One in each mode; with a destination to push to."""
+    """One in each mode; with a destination to push to, and a Prometheus for its pages."""
     push = {"name": "NAME", "kind": "otlp", "url": "http://localhost/v1/metrics"}
     recorders = []
     for mode in MODES:
         sharded = {"replica_index": 0, "replica_count": 2} if mode == "sharded" else {}
-        settings = BridgeSettings.model_validate({"web": _ADDRESS, "mode": mode, "push": [push], **sharded})
+        pages = {"prometheus_url": "http://localhost:9090"}
+        settings = BridgeSettings.model_validate(
+            {"web": _ADDRESS, "mode": mode, "push": [push], "pages": pages, **sharded}
+        )
         recorder = Recorder()
         with recorder.recording(), patch.object(bridge_service, "StateTopic", _opened):
             bridge_service.Bridge(settings)

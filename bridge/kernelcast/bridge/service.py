@@ -1,7 +1,7 @@
 """The bridge service: Kafka → store → `/metrics`, and Alertmanager → Kafka. `command` runs one `Bridge` per process.
 
 Threads: `consume` compiles, then reads Kafka and is the only one that changes the store; the web server's threads take
-snapshots of the store; each push member, and the ring of the pages, has its own; `warm-up` ends after compiling the
+snapshots of the store; each push member has its own; `warm-up` ends after compiling the
 parts that readiness does not need.
 """
 
@@ -26,7 +26,8 @@ from kernelcast.bridge.delta.settings import DeltaPolicy
 from kernelcast.bridge.expose import http_sd
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.negotiate import Format
-from kernelcast.bridge.facts import facts
+from kernelcast.bridge.firing import FiringAlerts
+from kernelcast.bridge.first_page import StorePages
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments, sample_names
 from kernelcast.bridge.intake.consume import Intake
@@ -56,8 +57,10 @@ from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.service_manager import ServiceManager
-from kernelcast.runtime.web.landing import Fact
+from kernelcast.runtime.web.landing import Fact, Front
 from kernelcast.runtime.web.server import WebServer
+from kernelcast.view.first_page import FirstPage
+from kernelcast.view.html import STYLE
 from kernelcast.wire.catalogue import CATALOGUE
 from kernelcast.wire.catalogue.bridge import TARGET_INFO
 from kernelcast.wire.errors import KernelcastError
@@ -125,10 +128,7 @@ class Bridge:
         self._intake = self._made_intake(dead_letters, clock, share)
         self._discovery = Discovery(self._consumer, self._intake, settings.topics, clock=clock)
         self._compiled: frozenset[Format] = frozenset()
-        # A bridge that only pushes has no series to draw: its pages need a Prometheus.
-        drawn = settings.pages.enabled and (settings.scraping or bool(settings.pages.prometheus_url))
-        pages = settings.pages.model_copy(update={"enabled": drawn})
-        self._pages = ServedPages(pages, self._store, hidden=lambda: not self._compiled or self._hidden())
+        self._pages = ServedPages(settings.pages)
         self._web = self._made_web(registry, clock)
         self._web.progressed = manager.part("web").progressed
         self._web.measure(registry)
@@ -152,7 +152,6 @@ class Bridge:
         self._web.start()
         self._thread.start()
         self._push.start()
-        self._pages.start()
         return self
 
     def wait(self, timeout_seconds: float) -> None:
@@ -277,12 +276,15 @@ class Bridge:
 
     def _made_web(self, registry: CollectorRegistry, clock: Clock) -> WebServer:
         settings = self._settings
+        firing = FiringAlerts(clock)
         webhook = Webhook(
             self._producer,
             instruments=self._instruments,
             clock=clock,
             source=f"/kernelcast/bridge/{socket.gethostname()}",
+            firing=firing,
         )
+        front = Front(FirstPage(StorePages(self._store, self._unknown).read, firing.now).body, STYLE)
         exposition = Exposition(
             self._store,
             registry,
@@ -297,7 +299,7 @@ class Bridge:
             metrics=exposition.answer,
             routes=[
                 Route(http_sd.PATH, http_sd.discovery(settings.advertised_address)),
-                *([Route(WEBHOOK_PATH, webhook.answer, methods=["POST"])] if settings.webhook else []),
+                *(webhook.routes(WEBHOOK_PATH) if settings.webhook else []),
                 *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
                 *self._pages.routes(),
                 *Runbooks().routes(),
@@ -305,6 +307,7 @@ class Bridge:
             healthy=self._healthy,
             ready=self.readiness,
             facts=self._facts,
+            front=front if settings.scraping else Front(),
         )
 
     def _healthy(self) -> tuple[bool, str]:
@@ -327,9 +330,13 @@ class Bridge:
         """Return the lines of the landing page."""
         if not self._settings.scraping:
             return [Fact("Series", "this bridge only pushes: bridge.scraping is false")]
+        return [Fact("Lines on /metrics", f"{self._store.lines:,}")]
+
+    def _unknown(self) -> str:
+        """Return the reason why the store's series must not be shown now; empty where they may be."""
         if not self._compiled:
-            return []
-        return facts(self._store, self._store.lines, hidden=self._hidden())
+            return "not known yet: the bridge is compiling"
+        return "not known: partitions may belong to another bridge now" if self._hidden() else ""
 
     def _hidden(self) -> bool:
         """Whether the series from Kafka must be hidden; `kernelcast_bridge_ready` on the same page is 0 then."""

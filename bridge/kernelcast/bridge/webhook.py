@@ -13,8 +13,10 @@ import anyio.to_thread
 import structlog
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.firing import FiringAlerts
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.runtime.kafka.producer import DeliveryListener, Headers
 from kernelcast.runtime.web.bodies import RefusedBodyError, read_body
@@ -83,6 +85,7 @@ class Webhook:
         instruments: Instruments,
         clock: Clock,
         source: str,
+        firing: FiringAlerts,
         timeout_seconds: float = DEFAULT_ACKNOWLEDGEMENT_SECONDS,
     ) -> None:
         """Prepare to answer.
@@ -92,13 +95,24 @@ class Webhook:
             instruments: Count alerts.
             clock: Gives the time of events.
             source: Source of the events, a URI reference.
+            firing: Keeps the alerts that fire.
             timeout_seconds: Time limit of a notification, from its first byte on.
         """
         self._producer, self._instruments, self._clock = producer, instruments, clock
-        self._source, self._timeout_seconds = source, timeout_seconds
+        self._source, self._firing, self._timeout_seconds = source, firing, timeout_seconds
         self._waiting = 0
         self._threads = anyio.CapacityLimiter(MAX_AT_ONCE)
         self._log = structlog.stdlib.get_logger("bridge.webhook")
+
+    def routes(self, path: str) -> list[Route]:
+        """The routes: notifications are posted, and the alerts that fire are read."""
+        return [Route(path, self.answer, methods=["POST"]), Route(f"{path}/firing", self.now)]
+
+    async def now(self, _request: Request) -> Response:
+        """Alerts that fire now, as Alertmanager has sent them to this bridge."""
+        alerts = self._firing.now()
+        firing = None if alerts.firing is None else [dict(labels) for labels in alerts.firing]
+        return JSONResponse({"firing": firing, "reason": alerts.reason}, headers={"cache-control": "no-store"})
 
     async def answer(self, request: Request) -> Response:
         """Answer a notification: 200 when Kafka has it, 503 when Alertmanager should try again."""
@@ -111,6 +125,7 @@ class Webhook:
             self._instruments.alerts.labels("refused").inc()
             self._log.warning("notification refused", status=refusal.status, reason=refusal.reason)
             return JSONResponse({"error": refusal.reason}, status_code=refusal.status)
+        self._firing.note(alerts)
         missing = await self._write_in_turn(events, deadline)
         self._instruments.alerts.labels("acknowledged").inc(len(events) - missing)
         self._instruments.alerts.labels("unacknowledged").inc(missing)

@@ -8,10 +8,10 @@ program, or `kernelcast tune-replay`) takes a request from `next`, runs it, and 
     while (request := campaign.next()) is not None:
         campaign.measured([run(space.configuration(request.ordinal)) for _ in range(request.launches)])
     space.configuration(campaign.kept)
-"""
 
-# Phases: measure the start; explore (`Search` proposes); run the best few in turn and drop the slower ones; prove at
-# most two by an `Experiment`. A cost is a time over that of the start.
+Phases: measure the start; explore (`Search` proposes); run the best few in turn and drop the slower ones; prove at
+most two by an `Experiment`. A cost is a time over that of the start.
+"""
 
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence

@@ -1,11 +1,11 @@
 """Durations as all parts exchange them: exact count, sum and sum of squares, and exponential buckets of scale 3.
 
 The probe and the exporter count with it, the encoder sends it, and the bridge converts buckets to classic ones.
-"""
 
-# Bucket `i` covers (BASE**i, BASE**(i+1)] seconds with BASE = 2**(1/8), about 9 % wide, as OTLP's exponential histogram
-# defines it (opentelemetry-proto, metrics.proto, ExponentialHistogramDataPoint). Every eighth bound is a power of two,
-# so the conversion to classic bounds is exact, never interpolated.
+Bucket `i` covers (BASE**i, BASE**(i+1)] seconds with BASE = 2**(1/8), about 9 % wide, as OTLP's exponential histogram
+defines it (opentelemetry-proto, metrics.proto, ExponentialHistogramDataPoint). Every eighth bound is a power of two,
+so the conversion to classic bounds is exact, never interpolated.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterable

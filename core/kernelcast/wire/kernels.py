@@ -1,11 +1,11 @@
 """Names of kernels: one identity for each across runs and hosts, its label for Prometheus, and its class.
 
 The probe and the exporter call `normalise` for each new kernel, and `variant` for each use. All functions are pure.
-"""
 
-# The identity is the normalised signature: the demangled name with its parameters, because a Kineto trace has no
-# mangled names. A name stays mangled only where a process has no C++ runtime. A label is the beginning of the
-# signature, for people, and a hash of all of it: of 170 names in one real trace, 41 share their first 80 characters.
+The identity is the normalised signature: the demangled name with its parameters, because a Kineto trace has no
+mangled names. A name stays mangled only where a process has no C++ runtime. A label is the beginning of the
+signature, for people, and a hash of all of it: of 170 names in one real trace, 41 share their first 80 characters.
+"""
 
 import hashlib
 import re

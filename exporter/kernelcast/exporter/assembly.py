@@ -54,7 +54,11 @@ from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.reloading import reload as reload_settings
 from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.web.landing import Front
 from kernelcast.runtime.web.server import WebServer
+from kernelcast.view.first_page import FirstPage
+from kernelcast.view.html import STYLE
+from kernelcast.view.page import read
 from kernelcast.wire.topics import ALERTS, HINTS, ORDERS, POLICY
 from kernelcast.wire.tuning.pauses import PAUSED_FILE, SPACES_FILE
 
@@ -202,12 +206,7 @@ def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | N
 def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
     """Open NVML, the probes' socket and every other source; the stack closes them."""
     settings, stack, counts = assembly.settings, assembly.stack, assembly.counts
-    counters = CountersFile(
-        settings.counters_file,
-        processes=settings.process_metrics,
-        names=assembly.is_of_this_machine,
-        nvlink=settings.nvlink_links,
-    )
+    counters = CountersFile(settings.counters_file, processes=settings.process_metrics, nvlink=settings.nvlink_links)
     sampler = IsolatedSampler(
         counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
     )
@@ -263,6 +262,7 @@ def _web_server(
         healthy=daemon.healthy,
         ready=daemon.ready,
         facts=daemon.facts,
+        front=Front(FirstPage(lambda: read(exposition.page().decode())).body, STYLE),
     )
     web.progressed = manager.part("web").progressed
     web.measure(assembly.registry)

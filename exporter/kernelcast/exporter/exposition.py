@@ -50,8 +50,11 @@ class IntervalExposition:
 
     def answer(self, _request: Request) -> Response:
         """Answer one scrape."""
-        own = generate_latest(self._own)
-        return Response(self._samples() + own, headers={"content-type": CONTENT_TYPE})
+        return Response(self.page(), headers={"content-type": CONTENT_TYPE})
+
+    def page(self) -> bytes:
+        """The page: the samples of the last interval, and the daemon's own metrics."""
+        return self._samples() + generate_latest(self._own)
 
     def _samples(self) -> bytes:
         with self._lock:

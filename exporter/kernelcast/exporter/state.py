@@ -23,16 +23,14 @@ from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
 
 FORMAT: Final = b"kernelcast-exporter-state"
-VERSION: Final = b"2"
-READABLE: Final = (VERSION, b"1")
-"""Versions that can be read; an older exporter refuses a newer file and starts without state."""
+VERSION: Final = b"3"
 FILE_NAME: Final = "exporter.state"
 _FINAL_REPORTS: Final = "final_reports"
-"""Key of the first record of `FinalReports` that the document does not include; older exporters do not use it."""
+"""Key of the first record of `FinalReports` that the document does not include."""
 _SEPARATORS: Final = (",", ":")
 
 _HINT_RECEIVERS: Final = "hint_receivers"
-"""Key of the receivers of hints; older exporters do not use it."""
+"""Key of the receivers of hints."""
 
 Listener = Callable[[], None]
 
@@ -103,8 +101,7 @@ class StateFile:
     def load(self, aggregator: Aggregator) -> bool:
         """Restore the saved state to a new aggregator; False if there is none that can be used."""
         document = self._load(aggregator)
-        since = document.get(_FINAL_REPORTS) if document is not None else None
-        restored = self.final_reports.restore(aggregator, since if isinstance(since, int) else None)
+        restored = self.final_reports.restore(aggregator, document[_FINAL_REPORTS] if document is not None else None)
         if restored:
             _log.info("last reports restored", processes=restored)
         return document is not None
@@ -119,7 +116,8 @@ class StateFile:
             return None
         try:
             document = _parse(content)
-            self.hint_receivers.restore(document.get(_HINT_RECEIVERS))
+            document[_FINAL_REPORTS] = int(document[_FINAL_REPORTS])
+            self.hint_receivers.restore(document[_HINT_RECEIVERS])
             unreadable = snapshot.restore(aggregator, document)
         except snapshot.UNREADABLE as error:
             self._refuse(f"{type(error).__name__}: {error}")
@@ -219,14 +217,17 @@ def _serialised(document: snapshot.Document) -> bytes:
         return json.dumps(document, separators=_SEPARATORS, ensure_ascii=False).encode()
 
 
-def _header(body: bytes, version: bytes = VERSION) -> bytes:
+def _header(body: bytes) -> bytes:
     digest = hashlib.sha256(body).hexdigest().encode()
-    return b" ".join((FORMAT, version, digest, str(len(body)).encode())) + b"\n"
+    return b" ".join((FORMAT, VERSION, digest, str(len(body)).encode())) + b"\n"
 
 
 def _parse(content: bytes) -> snapshot.Document:
     head, _, body = content.partition(b"\n")
-    if head + b"\n" not in [_header(body, version) for version in READABLE]:
+    format_, version, *_ = *head.split(b" "), b"", b""
+    if format_ == FORMAT and version != VERSION:
+        raise ValueError(f"it has version {version.decode(errors='replace')}; this exporter reads {VERSION.decode()}")
+    if head + b"\n" != _header(body):
         raise ValueError(f"header {head[:80]!r} does not fit its {len(body)} bytes")
     document = json.loads(body)
     if not isinstance(document, dict):

@@ -420,7 +420,7 @@ class Probe:
         )
 
     def _works_on_cpu(self) -> bool:
-        """Whether there is no GPU in what is reported, although the program has not said so."""
+        """Whether nothing that is reported needs a GPU, and the program has named neither a GPU nor another source."""
         named = self.settings.source != LIVE or self.settings.devices
         return not named and not self.recorder.uses_devices and not self.selection.has_context
 

@@ -1,6 +1,7 @@
-"""Consequences of alerts, besides those of faults in `faults`: the alert about the cause inhibits them."""
+"""Consequences of alerts, besides those of faults in `faults`: the alert about the cause inhibits them.
 
-# `alertmanager` makes an inhibition rule of each row. An alert is inhibited only if the labels `subject` are equal.
+`alertmanager` makes an inhibition rule of each row. An alert is inhibited only if the labels `subject` are equal.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

@@ -4,10 +4,14 @@ from collections.abc import Collection
 from typing import Final
 
 from kernelcast.wire.catalogue import Metric, kernel
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
+from kernelcast.wire.catalogue.windows import measured_time
 
 SERVICE_JOBS: Final = "$service"
 """Jobs under which Prometheus scrapes the daemons, which a site chooses; a variable lists them."""
+GPU_ROWS: Final = (device.FB_USED, device.GPU_UTIL)
+"""A healthy GPU has one of these at least: unified memory is no frame buffer, and MIG mode has no utilisation."""
 LOOK_BACK: Final = "1h"
 """Time within which an event finds the count before it: an exporter may have been away for a while."""
 
@@ -53,6 +57,27 @@ def series(metric: Metric, suffix: str = "", *, extra: Collection[str] = (), fre
     return _selector(name(metric, suffix), [*matchers, *extra])
 
 
+def measured() -> str:
+    """The GPUs that are measured now, by any of `GPU_ROWS`."""
+    return f"({' or '.join(map(name, GPU_ROWS))})"
+
+
+def measured_within(window: str, matchers: str = "") -> str:
+    """The GPUs that were measured within a window.
+
+    Args:
+        window: Such as `1h`.
+        matchers: Of labels, without braces; none by default.
+    """
+    where = f"{{{matchers}}}" if matchers else ""
+    return f"({' or '.join(f'present_over_time({name(row)}{where}[{window}])' for row in GPU_ROWS)})"
+
+
+def measured_here(*, free: Collection[str] = ()) -> str:
+    """The GPUs that are measured now, with the dashboard's variables applied as by `series`."""
+    return " or ".join(series(row, free=free) for row in GPU_ROWS)
+
+
 def rate(selector: str) -> str:
     """The rate of a counter over the window that Grafana finds right for the panel."""
     return f"rate({selector}{NOW})"
@@ -76,25 +101,25 @@ def seen_rate(
         over: Window, with a modifier such as ` @ end()`.
     """
     selector = series(metric, suffix, extra=extra, free=free)
-    return f"rate({selector}{over}) / {_measured_share(name(metric, suffix), free, over)}"
+    return f"rate({selector}{over}) / {_measured_share(metric, suffix, free, over)}"
 
 
 def seen_increase(metric: Metric, *, over: str) -> str:
     """The increase of a metric of `wire.catalogue.windows` in wall time, for each series; `over` is the window."""
-    return f"increase({series(metric)}{over}) / {_measured_share(name(metric), (), over)}"
+    return f"increase({series(metric)}{over}) / {_measured_share(metric, '', (), over)}"
 
 
-def _measured_share(metric_name: str, free: Collection[str], over: str) -> str:
-    """The share of time in which kernels were measured, as the divisor of each series of a program.
+def _measured_share(metric: Metric, suffix: str, free: Collection[str], over: str) -> str:
+    """The share of time in which the metric was measured, as the divisor of each series of a program.
 
     No value where nothing was measured. 1 for programs that have the metric and do not count their measured time, such
     as those of other producers.
     """
     chosen = ['job=~"$job"', *([] if "program" in free else [f'program=~"${_VARIABLES["program"]}"'])]
     measured, running = (
-        f"rate({_selector(name(row), chosen)}{over})" for row in (kernel.PROBE_MEASURED, kernel.PROBE_RUNNING)
+        f"rate({_selector(name(row), chosen)}{over})" for row in (measured_time(metric), kernel.PROBE_RUNNING)
     )
-    others = f"group by ({_PROGRAM}) ({_selector(metric_name, chosen)}{over.partition(']')[2]})"
+    others = f"group by ({_PROGRAM}) ({_selector(name(metric, suffix), chosen)}{over.partition(']')[2]})"
     shares = f"max by ({_PROGRAM}) ({measured} / ({running} > 0)) or {others}"
     return f"on ({_PROGRAM}) group_left () (({shares}) > 0)"
 

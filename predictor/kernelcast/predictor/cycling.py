@@ -1,6 +1,7 @@
-"""The predictor's cycles: each evaluates every series and writes changes to Kafka; state is saved when it is due."""
+"""The predictor's cycles: each evaluates every series and writes changes to Kafka; state is saved when it is due.
 
-# `service` makes one `CycleLoop`, runs it on a thread of its own, and saves once more while it stops.
+`service` makes one `CycleLoop`, runs it on a thread of its own, and saves once more while it stops.
+"""
 
 import threading
 import time

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-import numpy as np
-
 from kernelcast.columnar import Decoded, Decoder
 from kernelcast.predictor.cycle.cycle import Cycle
 from kernelcast.predictor.cycle.predictions import CycleReport
@@ -23,8 +21,7 @@ from kernelcast.predictor.series.saved.reader import Restored, StateReader
 from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows
 from kernelcast.predictor.series.saved.states import States
 from kernelcast.predictor.series.saved.writer import Message
-from kernelcast.predictor.series.snapshot import PartitionSnapshot
-from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
+from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
 from kernelcast.predictor.tuning.diagnosis import Diagnosis, ProgramOnDevice, diagnose
 from kernelcast.predictor.tuning.hints import HintBook, Issued, OpenHint
@@ -229,24 +226,6 @@ class Engine:
             with self._lock:
                 self.offsets[partition] = restored.offset
         return restored
-
-    def restore(self, partition: Partition, snapshot: PartitionSnapshot) -> int:
-        """Restore the windows of a snapshot of version 1; returns the number of series admitted."""
-        now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
-        owner = self._owner(partition)
-        with self._lock:
-            placed = [(saved, self.windows.admit(saved.subject, owner=owner)) for saved in snapshot.series]
-            placed = [(saved, row) for saved, row in placed if row != NOT_ADMITTED]
-            rows = np.array([row for _, row in placed], np.int64)
-            # All are admitted first: whether a kernel is judged as a whole depends on whether it has variants.
-            for saved, row in placed:
-                self.windows.restore(
-                    row, saved.values, newest=saved.newest, last_ns=saved.last_ns, now_seconds=now_seconds
-                )
-            regimes = [(saved.since, saved.baseline, saved.spread) for saved, _ in placed]
-            self.cycle.restore_regimes(rows, np.array(regimes, np.float64).reshape(-1, 3))
-            self.offsets[partition] = snapshot.offset
-        return len(placed)
 
     def _owner(self, partition: Partition) -> int:
         with self._lock:

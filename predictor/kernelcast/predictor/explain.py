@@ -1,6 +1,7 @@
-"""Explains one series for `kernelcast explain`: its history and limit, its forecast, the decision, and the reason."""
+"""Explains one series for `kernelcast explain`: its history and limit, its forecast, the decision, and the reason.
 
-# `Engine.explain` calls it on a thread of the web server, between two cycles and under the windows' lock.
+`Engine.explain` calls it on a thread of the web server, between two cycles and under the windows' lock.
+"""
 
 import math
 import re

@@ -1,7 +1,8 @@
-"""Writes decoded points into windows: finds the row of each and converts its value."""
+"""Writes decoded points into windows: finds the row of each and converts its value.
 
-# `Engine.take` calls it for each batch, under the lock. The decoder numbers series identities; the role and the row of
-# each number are looked up once. Points about tunables and versions go to `tuning`.
+`Engine.take` calls it for each batch, under the lock. The decoder numbers series identities; the role and the row of
+each number are looked up once. Points about tunables and versions go to `tuning`.
+"""
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from kernelcast.columnar import NO_RECORDED_VALUE, Attributes, Decoded, SeriesIdentity, Temporality
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.series.measured import MeasuredShares
+from kernelcast.predictor.series.measured import TIMES, MeasuredShares
 from kernelcast.predictor.series.pairs import Pairs
 from kernelcast.predictor.series.points import Points
 from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
@@ -20,8 +21,6 @@ from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind
 from kernelcast.wire.catalogue.kernel import (
-    PROBE_MEASURED,
-    PROBE_RUNNING,
     PROGRAM_INFO,
     TUNABLE_INFO,
     VARIANT_LAUNCHES,
@@ -191,7 +190,7 @@ class WindowFeed:
         row = self._windows.admit(subject, owner=owner)
         if role is PointRole.RATE and metric in WINDOWED:
             role = PointRole.SEEN
-        if row != NOT_ADMITTED and (role is PointRole.SEEN or metric in (PROBE_MEASURED, PROBE_RUNNING)):
+        if row != NOT_ADMITTED and (role is PointRole.SEEN or metric in TIMES):
             self._measured.place(metric, identity.attributes, row)
         return (PointRole.REFUSED if row == NOT_ADMITTED else role), row
 

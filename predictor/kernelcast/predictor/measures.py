@@ -1,6 +1,7 @@
-"""The predictor's own metrics, made from their rows in the catalogue; every known label set starts at 0."""
+"""The predictor's own metrics, made from their rows in the catalogue; every known label set starts at 0.
 
-# `service` counts messages and points; `cycling` counts cycles and hints, and copies the engine's totals.
+`service` counts messages and points; `cycling` counts cycles and hints, and copies the engine's totals.
+"""
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -16,10 +17,7 @@ from kernelcast.wire.topics import DEVICE, KERNELS
 
 TOPICS = (DEVICE.name, KERNELS.name)
 COMBINATION = "combination"
-MODELS = (COMBINATION, "ets", "ets_damped", "drift", "constant")
-FIT_OUTCOMES = ("estimated", "reused", "failed")
-FORMER_REASONS = ("recovering", "settling", "load_changed", "refilling")
-"""Reasons, models and outcomes of earlier versions stay at 0, so that queries of existing dashboards find them."""
+ESTIMATED = "estimated"
 SNAPSHOT_REASONS = ("unusable", "other_grid", "unread")
 
 
@@ -61,7 +59,7 @@ class Measures:
         self.flagged.set(report.flagged)
         self.raised.set(len(report.predictions))
         self.fit_seconds.inc(report.forecast_seconds)
-        self.fits.labels(COMBINATION, "estimated").inc(report.forecasts)
+        self.fits.labels(COMBINATION, ESTIMATED).inc(report.forecasts)
         self.regimes.inc(report.regimes_begun)
         for abstention, count in report.abstentions.items():
             self.abstentions.labels(abstention).inc(count)
@@ -85,10 +83,8 @@ class Measures:
             self.skipped.labels(topic)
             for outcome in ("used", "empty", "unusable"):
                 self.messages.labels(topic, outcome)
-        for model in MODELS:
-            for outcome in FIT_OUTCOMES:
-                self.fits.labels(model, outcome)
-        for abstention in (*ABSTENTIONS, *FORMER_REASONS):
+        self.fits.labels(COMBINATION, ESTIMATED)
+        for abstention in ABSTENTIONS:
             self.abstentions.labels(abstention)
         for rule in RULE_NAMES:
             self.hints.labels(rule)

@@ -1,6 +1,7 @@
-"""Applies changed settings on SIGHUP if they can change while the predictor runs, and logs those that cannot."""
+"""Applies changed settings on SIGHUP if they can change while the predictor runs, and logs those that cannot.
 
-# `service` registers `reload`, which runs on the thread that reads Kafka.
+`service` registers `reload`, which runs on the thread that reads Kafka.
+"""
 
 from collections.abc import Callable
 from typing import Final

@@ -88,8 +88,6 @@ class HintSettings(Section):
 class JudgeSettings(Section):
     """Thresholds that separate a degradation from normal operation.
 
-    `stable_load_ratio`, `drift_z`, `raise_sweeps` and `clear_sweeps` have no effect; files that contain them load.
-
     Attributes:
         thresholds: Own thresholds by Prometheus name, in the series' unit; they override the device's thresholds.
         memory_full_ratio: Share of the frame buffer at which it counts as full.
@@ -102,10 +100,6 @@ class JudgeSettings(Section):
     memory_full_ratio: Annotated[float, Field(gt=0, le=1)] = 0.97
     kernel_slowdown_ratio: Annotated[float, Field(ge=0.02)] = 0.2
     wide_baseline_ratio: Annotated[float, Field(gt=0)] = 0.25
-    stable_load_ratio: Annotated[float, Field(gt=0, le=1)] = 0.1
-    drift_z: Annotated[float, Field(ge=2)] = 3.5
-    raise_sweeps: Annotated[int, Field(ge=1)] = 2
-    clear_sweeps: Annotated[int, Field(ge=1)] = 3
     max_extrapolation: Annotated[float, Field(gt=0)] = 8.0
 
 
@@ -179,8 +173,6 @@ class PrometheusSettings(Section):
 class PredictorSettings(ServiceSettings):
     """Settings of `kernelcast predictor`.
 
-    `min_points`, `fit_share_ratio` and `refit_every_seconds` have no effect; files that contain them load.
-
     Attributes:
         group_id: Kafka's consumer group; predictors of one group share the partitions.
         client_id: Its name as a writer; two predictors must not have the same.
@@ -205,7 +197,6 @@ class PredictorSettings(ServiceSettings):
     client_id: str = Field(default_factory=socket.gethostname, min_length=1)
     interval_seconds: Annotated[float, Field(ge=0.1), Remedy("raise it to the exporters' interval")] = 10.0
     window_points: Annotated[int, Field(ge=2 * BLOCKS, le=10_000)] = 240
-    min_points: Annotated[int, Field(ge=BLOCKS), Remedy("the screen needs one observation a block")] = 30
     breach_seconds: Annotated[float, Field(gt=0)] | None = None
     horizons_seconds: Annotated[tuple[float, ...], AfterValidator(_must_ascend)] = HORIZONS_SECONDS
     limits: tuple[LimitSettings, ...] = ()
@@ -213,8 +204,6 @@ class PredictorSettings(ServiceSettings):
     publish: tuple[SeriesMatcher, ...] = ()
     sweep_every_seconds: Annotated[float, Field(ge=0.1)] = 30.0
     max_fits_per_sweep: Annotated[int, Field(ge=0)] = 500
-    fit_share_ratio: Annotated[float, Field(gt=0, le=1)] = 0.5
-    refit_every_seconds: Annotated[float, Field(ge=0)] = 300.0
     max_series: Annotated[int, Field(ge=1)] = 100_000
     expire_seconds: Annotated[float, Field(gt=0)] = 3600.0
     snapshot_every_seconds: Annotated[float, Field(ge=1)] = 60.0
@@ -227,10 +216,6 @@ class PredictorSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _must_fit_the_window(self) -> "PredictorSettings":
-        if self.min_points > self.window_points:
-            raise ValueError(
-                f"min_points is {self.min_points}; the window has {self.window_points}; lower it or widen the window"
-            )
         every = (self.horizons_seconds, *(one.horizons_seconds for one in self.limits if one.horizons_seconds))
         nearest = min(horizons[0] for horizons in every)
         if nearest < self.interval_seconds:

@@ -146,9 +146,7 @@ def test_export_has_kept_outcomes_with_their_gains(servers: str, capsys: pytest.
     table = {row["hint_id"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
     assert table["block-1"]["rules"] == "block-multiple-of-warp"
     assert table["replaced"]["measured_ratio"] == "0.9"
-    assert [table[one]["granularity"] for one in ("block-1", "replaced")] == ["step", ""], (
-        "an older exporter gives none"
-    )
+    assert [table[one]["granularity"] for one in ("block-1", "replaced")] == ["step", ""]
 
 
 def test_orders_are_written_listed_and_lifted(servers: str, capsys: pytest.CaptureFixture[str]) -> None:

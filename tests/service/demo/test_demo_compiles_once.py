@@ -1,5 +1,6 @@
 """A demo compiles once, and never where a stamp says that it has."""
 
+import io
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,7 @@ def compile_for_demo(directory: Path, shutdown: Shutdown | None = None) -> None:
     options = DemoOptions(DemoSource("simulate", "test"), servers=False)
     (directory / "demo").mkdir(exist_ok=True)
     demo = Demo(options, directory / "demo", addresses, "127.0.0.1:1", "embedded")
-    demo._compile(shutdown or Shutdown(), StartProgress(lambda _: None))
+    demo._compile(shutdown or Shutdown(), StartProgress(io.StringIO()))
 
 
 def test_the_second_demo_starts_no_compiler_until_a_source_changes(starts: Path, tmp_path: Path) -> None:

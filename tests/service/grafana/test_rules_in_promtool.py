@@ -16,6 +16,7 @@ from tests.unit.grafana.queries import GENERATED, boards, needed_rules, panels, 
 
 from kernelcast.grafana import node_exporter, promql, rules
 from kernelcast.grafana.dashboards.hardware import trouble
+from kernelcast.wire.catalogue import kernel
 
 TEST_FILES = sorted((GENERATED / "rules" / "tests").glob("*.yaml"))
 
@@ -102,6 +103,20 @@ def test_a_gpu_is_idle_but_allocated_while_it_has_an_owner_that_does_not_use_it(
     assert_answers(tmp_path, {gpu.format(', pod="p"'): owned, gpu.format(""): free, used: "1x60"}, (expr, "20m", found))
 
 
+def test_waits_are_unknown_and_not_0_while_they_are_not_measured(tmp_path: Path) -> None:
+    """Measured for ten minutes, then not, as at the level at which kernels alone are measured, then 6 s of each 60."""
+    program = '{job="x", Hostname="n1", gpu="0", UUID="u", program="train", rank="0", source="exporter"}'
+    series = {
+        f"kernelcast_probe_running_seconds_total{program}": "0+60x60",
+        f"kernelcast_probe_measured_seconds_total{program}": "0+60x30 1806+6x29",
+        f"kernelcast_probe_waits_measured_seconds_total{program}": "0+60x10 600x19 606+6x29",
+        "cuda_sync_wait_seconds_total" + program.replace("}", ', type="stream"}'): "0+18x10 180x19 181.8+1.8x29",
+    }
+    waiting = of_everything(f"round(sum({promql.seen_rate(kernel.SYNC_WAIT)}), 0.001)")
+    known = [{"labels": "{}", "value": 0.3}]
+    assert_answers(tmp_path, series, (waiting, "9m", known), (waiting, "20m", []), (waiting, "50m", known))
+
+
 def test_another_pod_on_a_gpu_marks_no_xid_again(tmp_path: Path) -> None:
     marked = promql.marked("kernelcast_gpu_xid_errors_total", of="Hostname, gpu, UUID, xid").replace(
         "$__interval", "1m"
@@ -119,7 +134,7 @@ def test_another_pod_on_a_gpu_marks_no_xid_again(tmp_path: Path) -> None:
 def of_everything(expr: str) -> str:
     """A query of a page, for all values of its variables and a time range of half an hour."""
     expr = re.sub(r'=~"\$\w+\|?"', '=~".*"', expr)
-    return expr.replace("$__range", "30m").replace("$__interval", "1m")
+    return expr.replace("$__range", "30m").replace("$__interval", "1m").replace("$__rate_interval", "5m")
 
 
 def panel_query(page: str, title: str) -> str:

@@ -82,7 +82,6 @@ def settings(kafka: KafkaSettings, name: str) -> PredictorSettings:
         client_id=name,
         interval_seconds=1.0,
         window_points=120,
-        min_points=24,
         horizons_seconds=(60.0, 300.0),
         sweep_every_seconds=0.25,
         snapshot_every_seconds=600.0,

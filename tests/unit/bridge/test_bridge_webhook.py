@@ -15,6 +15,7 @@ from tests.support.bridge.fleet import Browser
 from tests.support.bridge.list_kafka import ManualClock
 
 from kernelcast.bridge import webhook as webhook_module
+from kernelcast.bridge.firing import FiringAlerts
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.webhook import (
     DEFAULT_ACKNOWLEDGEMENT_SECONDS,
@@ -85,6 +86,7 @@ def post(
         instruments=Instruments(registry or CollectorRegistry()),
         clock=ManualClock(),
         source="/kernelcast/bridge/test",
+        firing=FiringAlerts(ManualClock()),
         timeout_seconds=producer.patience_seconds,
     )
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -227,6 +229,7 @@ def made_with(producer: AckingProducer, registry: CollectorRegistry, timeout_sec
         instruments=Instruments(registry),
         clock=ManualClock(),
         source="/kernelcast/bridge/test",
+        firing=FiringAlerts(ManualClock()),
         timeout_seconds=producer.patience_seconds if timeout_seconds is None else timeout_seconds,
     )
 

@@ -46,7 +46,7 @@ def test_an_approval_that_no_program_could_use_is_refused(
 def test_an_approval_with_any_number_of_candidates_can_be_withdrawn(
     most: int, written: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another client, or an earlier version, may have written the number."""
+    """Another client may have written the number."""
     withdrawn = Approval(search_id("train", "space"), "train", "space", "", state=ApprovalState.WITHDRAWN, most=most)
     answering.answer_search(KafkaSettings(), withdrawn)
     assert written == [withdrawn.key]

@@ -1,3 +1,4 @@
+import io
 import math
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from kernelcast.cli.demo.run import Demo, DemoOptions
 from kernelcast.cli.demo.sources import DemoSource, choose, find_gpu
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.workspace import Endpoints, Workspace
-from kernelcast.cli.top.page import KernelStats, read
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.view.page import KernelStats, read
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.histogram import CLASSIC_BOUNDS_SECONDS, DurationTotals, classic_counts
 
@@ -118,8 +119,9 @@ def test_quantiles_are_within_a_bucket_of_the_raw_values() -> None:
 def state(tmp_path: Path, kind: str = "simulate") -> DemoState:
     endpoints = Endpoints("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
     filled = DemoState(DemoSource(kind, "asked for"), Workspace(tmp_path, endpoints, "127.0.0.1:9"), "embedded")
-    filled.view.now_seconds = 100.0
-    filled.view.history.add(100.0, read(EXPOSITION))
+    filled.now_seconds = 100.0
+    filled.recent.add(100.0, read(EXPOSITION))
+    filled.recent.title, filled.recent.note = endpoints.page, filled.source.banner
     return filled
 
 
@@ -128,7 +130,7 @@ def test_the_screen_shows_kernels_gpus_predictions_and_addresses(tmp_path: Path)
     console.print(view.render(state(tmp_path)))
     text = console.export_text()
     console.file.close()
-    for expected in ("SIMULATED", "nccl#2", "71", "93%", "thermal", "http://127.0.0.1:2/pages", "127.0.0.1:2/metrics"):
+    for expected in ("SIMULATED", "nccl#2", "71", "93 %", "thermal", "http://127.0.0.1:2/", "q quit"):
         assert expected in text
 
 
@@ -150,7 +152,7 @@ def test_the_summary_names_what_was_predicted(tmp_path: Path) -> None:
 
 def test_a_name_of_a_recording_controls_no_terminal(tmp_path: Path) -> None:
     filled = state(tmp_path)
-    filled.view.history.add(101.0, read('cuda_kernel_duration_seconds_sum{kernel="a\x1b[2Jb",program="p"} 5\n'))
+    filled.recent.add(101.0, read('cuda_kernel_duration_seconds_sum{kernel="a\x1b[2Jb",program="p"} 5\n'))
     lines = [*summary.sentences(summary.summarise(filled, None, {})), view.plain(filled)]
     assert any("a [2Jb" in line for line in lines)
     assert not any("\x1b" in line for line in lines)
@@ -188,5 +190,5 @@ def test_a_demo_that_was_interrupted_while_it_compiled_starts_nothing(
     run, started = demo(tmp_path, monkeypatch)
     shutdown = Shutdown()
     monkeypatch.setattr(Demo, "_compile", lambda *_: shutdown.request())
-    run._start_all(shutdown, StartProgress(lambda _line: None))
+    run._start_all(shutdown, StartProgress(io.StringIO()))
     assert started == []

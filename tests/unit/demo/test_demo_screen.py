@@ -14,8 +14,10 @@ from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.workspace import Endpoints, Workspace
 from kernelcast.cli.top import command as top_command
+from kernelcast.cli.top.controls import Controls
 from kernelcast.cli.top.target import ServerCredentials
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.view.model import Alerts
 
 ALTERNATE_SCREEN, MAIN_SCREEN, SHOWN_CURSOR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
 
@@ -49,7 +51,7 @@ def test_the_screen_is_taken_over_when_there_is_something_to_show(tmp_path: Path
         assert terminal.getvalue() == "", "it would hide the lines about the start"
         show(state(tmp_path))
         assert ALTERNATE_SCREEN in terminal.getvalue()
-        assert "kernels by time" in terminal.getvalue()
+        assert "kernels" in terminal.getvalue()
         assert MAIN_SCREEN not in terminal.getvalue()
     assert MAIN_SCREEN in terminal.getvalue()
 
@@ -110,8 +112,8 @@ def test_a_second_ctrl_c_ends_top_while_a_server_does_not_answer(
         return ""
 
     monkeypatch.setattr(top_command, "get", get)
-    monkeypatch.setattr(top_command, "firing_alerts", lambda *_: [])
+    monkeypatch.setattr(top_command, "bridge_alerts", lambda *_: Alerts([]))
     with pytest.raises(SystemExit) as end:
-        top_command._live(top_command.PageReader("http://bridge:1", ServerCredentials()), 0.0)
+        top_command._live(top_command.PageReader("http://bridge:1", ServerCredentials()), Controls(), 0.0)
     assert end.value.code == 128 + signal.SIGINT
     assert terminal.getvalue().endswith(SHOWN_CURSOR + MAIN_SCREEN)

@@ -245,7 +245,7 @@ def test_the_declaration_decides_and_without_one_the_kind(
 
 
 def test_a_program_refuses_an_unapproved_value_itself(tmp_path: Path) -> None:
-    """An exporter of an earlier revision delivers without asking anybody."""
+    """It does not rely on the exporter, which holds the hint back."""
     node = Node(tmp_path)
     node.receiver.receive(to_event(proposal("h1", "128", mode=HintMode.APPLY), source="/test", time_ns=NOW_NS))
     node.step()

@@ -311,10 +311,11 @@ def test_without_a_forecast_a_measured_node_and_gpu_are_chosen() -> None:
     listed = BOARDS["kernelcast-forecasts.json"]["templating"]["list"]
     variables = {one["name"]: one["definition"] for one in listed if one["type"] == "query"}
     for name, label in (("hostname", "Hostname"), ("gpu", "gpu")):
-        device = "DCGM_FI_DEV_FB_USED[|]kernelcast_accelerator_memory_used_bytes"
-        tiers = (device, "DCGM_FI_DEV_FB_USED[|]cuda_kernel_launches_total", "DCGM_FI_DEV_FB_USED")
+        gpus = "DCGM_FI_DEV_FB_USED[|]DCGM_FI_DEV_GPU_UTIL"
+        measured = f"{gpus}[|]kernelcast_accelerator_memory_used_bytes"
+        tiers = (measured, f"{gpus}[|]cuda_kernel_launches_total", "DCGM_FI_DEV_FB_USED")
         for rank, metrics in enumerate(tiers, start=1):
-            group = rf"-{rank} \* group by \({label}\) \((present_over_time\(|{{__name__=~\"){metrics}[|\"{{]"
+            group = rf"-{rank} \* group by \({label}\) \(+(present_over_time\(|{{__name__=~\"){metrics}[|\"{{]"
             assert re.search(group, variables[name]), (name, rank)
     assert '"words", "no forecast", "metric", "none"' in variables["metric"]
 

@@ -26,7 +26,7 @@ def test_every_page_that_can_be_drawn_exists() -> None:
 
 
 def test_the_demos_output_names_the_bridge() -> None:
-    line = "Dashboards, as soon as the services run: http://127.0.0.1:4711/pages?from=now-5m&refresh=5s\n"
+    line = "In a browser, as soon as the services run: http://127.0.0.1:4711/\n"
     assert address(line) == "http://127.0.0.1:4711"
     assert address("starting the services") is None
 

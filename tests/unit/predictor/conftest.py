@@ -118,7 +118,6 @@ def fast() -> PredictorSettings:
         client_id="test",
         interval_seconds=1.0,
         window_points=240,
-        min_points=24,
         horizons_seconds=(60.0, 300.0),
         sweep_every_seconds=5.0,
     )

@@ -120,16 +120,6 @@ def test_an_answered_hint_is_not_repeated_until_it_has_cooled_down(state: Outcom
     assert hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + 3601 * SECOND_NS)
 
 
-@pytest.mark.parametrize("reason", ["hint h0 is being tried on the same kernels", "hint h0 waits for the same kernels"])
-def test_a_program_that_was_busy_gets_the_hint_again(reason: str) -> None:
-    """Review: busy was answered with `rejected`, which cools for 24 h."""
-    hints = book()
-    first = hints.propose([tunable("33")], BUSY, now_ns=NOW_NS)[0]
-    busy = replace(outcome(first.hint.hint_id, OutcomeState.REJECTED), reason=reason)
-    hints.learn_outcome(busy, time_ns=NOW_NS)
-    assert hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + SECOND_NS)
-
-
 @pytest.mark.parametrize(
     ("state", "decision", "reason"),
     [
@@ -156,7 +146,13 @@ def test_a_value_that_failed_on_one_node_is_proposed_on_no_other_of_its_model_an
     for known_first in (True, False):
         hint = book().propose([tunable("33")], BUSY, now_ns=NOW_NS)[0].hint
         hints = book()
-        failed = replace(outcome(hint.hint_id, OutcomeState.ROLLED_BACK), decision="failed", hostname="node1")
+        failed = replace(
+            outcome(hint.hint_id, OutcomeState.ROLLED_BACK),
+            decision="failed",
+            hostname="node1",
+            device_model="A100",
+            code_version="v1",
+        )
         acts = [lambda hints=hints, hint=hint: hints.learn_hint(hint)]
         acts.append(lambda hints=hints, failed=failed: hints.learn_outcome(failed, time_ns=NOW_NS))
         for act in acts if known_first else reversed(acts):

@@ -28,11 +28,12 @@ GPU: Final = {"Hostname": "n1", "UUID": "GPU-0", "gpu": "0"}
 class Program:
     """One that launches 100 kernels a second, waits for 0.3 s of each, and idles for 0.6 s in gaps of 6 ms."""
 
-    def __init__(self, name: str, *, window_every: int | None) -> None:
+    def __init__(self, name: str, *, window_every: int | None, waits: bool = True) -> None:
         self.own = {**GPU, "program": name}
         self.every = window_every
         self.gaps = DurationTotals()
         self.seen = 0.0
+        self.waits = waits
 
     def samples(self, second: int) -> list[Sample]:
         interval = (second - START_SECONDS) // INTERVAL
@@ -44,11 +45,12 @@ class Program:
                 self.gaps.observe(6_000_000, round(100 * added))
         totals: list[tuple[Metric, float, dict[str, str]]] = [
             (kernel.LAUNCHES, round(100 * self.seen), {"kernel": "gemm", "kernel_class": "compute"}),
-            (kernel.SYNC_WAIT, 0.3 * self.seen, {"type": "stream"}),
+            (kernel.SYNC_WAIT, 0.3 * self.waits * self.seen, {"type": "stream"}),
             (kernel.DEVICE_TIME, 0.6 * self.seen, {"state": "idle"}),
             (kernel.DEVICE_TIME, 0.4 * self.seen, {"state": "compute"}),
         ]
         totals += [(kernel.PROBE_RUNNING, float(second - START_SECONDS), {}), (kernel.PROBE_MEASURED, self.seen, {})]
+        totals += [(kernel.PROBE_WAITS_MEASURED, self.waits * self.seen, {})]
         made = [
             Sample(row, labels(**self.own, **more), second * SECOND_NS, value, START_SECONDS)
             for row, value, more in totals
@@ -91,6 +93,17 @@ def test_a_program_measured_in_windows_has_the_signals_of_one_measured_all_the_t
     rules = [[rule.name for rule in holding(of)] for of in (always, windows)]
     assert rules[0] == rules[1]
     assert {"host_bound", "host_synchronisation"} <= {*rules[0]}
+
+
+def test_where_waits_are_not_measured_the_time_in_waits_is_unknown_not_0(fast_settings: PredictorSettings) -> None:
+    settings = fast_settings.model_copy(update={"interval_seconds": float(INTERVAL)})
+    target = fed(settings, Program("all", window_every=None), Program("no waits", window_every=None, waits=False))
+    signals = read_signals(target.windows, nullcontext())
+    found = signals[ProgramOnDevice("no waits", ("n1", "GPU-0", ""))]
+    assert found[Signal.IDLE_SHARE] == pytest.approx(0.6)
+    assert Signal.SYNC_WAIT_SHARE not in found
+    assert np.isnan(values(target, kernel.SYNC_WAIT, program="no waits")).all()
+    assert "host_synchronisation" not in [rule.name for rule in holding(found)]
 
 
 def test_an_interval_without_measured_time_has_no_rate(fast_settings: PredictorSettings) -> None:

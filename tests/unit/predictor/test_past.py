@@ -130,7 +130,7 @@ def test_a_filled_series_is_saved_whole_with_the_next_snapshot() -> None:
         (
             Subject("cuda_sync_calls_total", Form.RATE, ()),
             "rate(cuda_sync_calls_total[300s]) / on (P) group_left () ((max by (P) ("
-            "rate(kernelcast_probe_measured_seconds_total[300s]) / "
+            "rate(kernelcast_probe_waits_measured_seconds_total[300s]) / "
             "(rate(kernelcast_probe_running_seconds_total[300s]) > 0)) "
             "or group by (P) (cuda_sync_calls_total)) > 0)".replace(
                 "P", "Hostname, UUID, gpu, GPU_I_ID, program, rank, source"

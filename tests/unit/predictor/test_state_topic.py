@@ -1,5 +1,6 @@
-"""State on its topic: written, read by the next predictor, and by one of another revision."""
+"""State on its topic: written, and read by the next predictor."""
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,12 +8,12 @@ import numpy as np
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from prometheus_client import CollectorRegistry
-from tests.support.predictor.first_version import dump
+from structlog.testing import capture_logs
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.measures import Measures
-from kernelcast.predictor.series.snapshot import PartitionSnapshot, SavedSeries, load
+from kernelcast.predictor.series.saved.parts import VERSION
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state.own_state import PART_BYTES, OwnState
@@ -154,48 +155,28 @@ def test_a_message_that_kafka_refused_is_sent_again() -> None:
     assert after.value == 73.0
 
 
-def first_version(topic: Topic, *, offset: int = 400, value: float = 80.0) -> None:
-    values = np.full(240, value, np.float32)
-    saved = SavedSeries(SUBJECT, values, (NOW + offset) // 10, (NOW + offset) * SECOND_NS, 0, 1.0, 2.0)
-    parts = dump(PartitionSnapshot("one", offset, 10 * SECOND_NS, 240, (saved,)))
-    for number, part in enumerate(parts):
-        topic.send("kernelcast.state", key=FIRST_PART[:-1] + str(number).encode(), value=part)
-    left_over = dump(PartitionSnapshot("larger", 1, 10 * SECOND_NS, 240, ()))[0]
-    topic.send("kernelcast.state", key=FIRST_PART[:-1] + b"7", value=left_over)
-
-
-def test_a_snapshot_of_an_older_revision_is_read_and_then_deleted() -> None:
-    topic = Topic()
-    first_version(topic)
-    after = Predictor(topic)
-    assert after.start() == 400
-    assert after.value == 80.0
-    after.partitions.save(PARTITION)
-    assert topic.newest[FIRST_PART[:-1] + b"7"] is None
-    assert Predictor(topic).start() == 400
-
-
-def test_an_older_revision_that_ran_after_this_one_left_the_newer_windows() -> None:
+def test_state_of_another_version_is_refused_in_one_line_and_the_past_is_read_again() -> None:
     topic = Topic()
     before, after = Predictor(topic), Predictor(topic)
     before.start()
     before.read(100, 71.0)
     before.partitions.save(PARTITION)
-    first_version(topic)
-    assert after.start() == 400
-    assert after.value == 80.0
-
-
-def test_an_older_revision_finds_a_version_that_it_refuses_where_it_had_its_first_part() -> None:
-    topic = Topic()
-    before = Predictor(topic)
-    before.start()
-    before.read(100, 71.0)
-    before.partitions.save(PARTITION)
-    mine = [value for key, value in topic.newest.items() if key.rpartition(b"|")[0] == FIRST_PART[:-2]]
-    assert mine == [topic.newest[FIRST_PART]]
-    with pytest.raises(WireError, match="version 2; expected b'KCPW' version 1"):
-        load([one for one in mine if one is not None])
+    topic.messages = [
+        Record(("kernelcast.state", 0, number), value[:4] + struct.pack("<H", VERSION + 1) + value[6:], keyed=key)
+        for number, (key, value) in enumerate(topic.newest.items())
+        if value is not None
+    ]
+    with capture_logs() as lines:
+        assert after.start() == REWOUND
+    (line,) = (line for line in lines if line["log_level"] == "warning")
+    assert line["reason"] == (
+        f"state part is b'KCPW' version {VERSION + 1}; expected b'KCPW' version {VERSION}; "
+        "its series are read again from Kafka"
+    )
+    assert after.measures.snapshot_failures.labels("unusable")._value.get() == 1
+    after.read(200, 72.0)
+    after.partitions.save(PARTITION)
+    assert Predictor(topic).start() == 200
 
 
 def test_state_on_another_grid_is_counted_and_the_past_is_read_again() -> None:

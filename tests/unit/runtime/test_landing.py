@@ -43,8 +43,8 @@ def test_the_state_and_the_facts_are_shown_with_their_age() -> None:
 
 def test_what_is_wrong_is_named_first() -> None:
     text = page([Fact("Silent producers", "node7", wrong=True), Fact("Series", "5")], ready=(False, "it is compiling"))
-    assert text.index("Wrong now") < text.index("<h2>Now</h2>")
-    wrong = text[text.index("Wrong now") : text.index("<h2>Now</h2>")]
+    assert text.index("Wrong now") < text.index("<h2>This service</h2>")
+    wrong = text[text.index("Wrong now") : text.index("<h2>This service</h2>")]
     assert "it is compiling" in wrong
     assert "Silent producers: node7" in wrong
     assert "Series" not in wrong

@@ -127,13 +127,12 @@ def test_a_configuration_that_failed_on_one_device_may_run_on_another(tmp_path: 
     assert on(tmp_path, "").banned("block", "1024"), "an unknown device may be that one"
 
 
-def test_a_journal_of_an_earlier_version_counts_for_each_device(tmp_path: Path) -> None:
-    """Lines of f236111 and b6320c9 have no device."""
-    earlier = journal(tmp_path)
-    earlier.end("block", "128", Decision.KEPT)
-    earlier.end("block", "1024", Decision.FAILED, reason="out of resources")
-    assert "device" not in earlier.path.read_text()
-    assert "driver" not in earlier.path.read_text()
+def test_lines_without_a_device_count_for_each_device(tmp_path: Path) -> None:
+    unknown = journal(tmp_path)
+    unknown.end("block", "128", Decision.KEPT)
+    unknown.end("block", "1024", Decision.FAILED, reason="out of resources")
+    assert "device" not in unknown.path.read_text()
+    assert "driver" not in unknown.path.read_text()
     later = on(tmp_path, "NVIDIA A100")
     assert later.kept("block") == "128"
     assert later.banned("block", "1024")
@@ -172,11 +171,10 @@ def test_a_rank_that_a_candidate_has_ended_bans_it_whatever_the_other_ranks_of_t
     assert not journal(tmp_path, pid=7).banned("batch", "128")
 
 
-def test_what_an_earlier_version_kept_later_counts(tmp_path: Path) -> None:
-    """A site that goes back to an earlier version for a while, and forward again."""
+def test_what_was_kept_last_counts_although_no_device_was_known_then(tmp_path: Path) -> None:
     on(tmp_path, "NVIDIA A100").end("block", "128", Decision.KEPT)
-    earlier = Journal(tmp_path, "training", JournalProcess("node", 1, "start of 1"), clock=lambda: 2000.0)
-    earlier.end("block", "64", Decision.KEPT)
+    without = Journal(tmp_path, "training", JournalProcess("node", 1, "start of 1"), clock=lambda: 2000.0)
+    without.end("block", "64", Decision.KEPT)
     assert on(tmp_path, "NVIDIA A100").kept("block") == "64"
 
 

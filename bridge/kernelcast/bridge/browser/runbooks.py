@@ -27,14 +27,15 @@ _CODE: Final = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
 _STEP: Final = re.compile(r"^\d+\. (.*)$", re.MULTILINE)
 _SPAN: Final = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|\*(.+?)\*")
 _TAGS: Final = ("code", "strong", "em")
+_CSS: Final = """
+body {font: 16px/1.6 system-ui, sans-serif; margin: 2rem auto; max-width: 46rem; padding: 0 1rem}
+pre {overflow-x: auto; white-space: pre-wrap}
+a {color: light-dark(#1f5fa8, #7db4f0)}
+"""
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>{title}</title>
-<style>
-body {{font: 16px/1.6 system-ui, sans-serif; margin: 2rem auto; max-width: 46rem; padding: 0 1rem}}
-pre {{overflow-x: auto; white-space: pre-wrap}}
-a {{color: light-dark(#1f5fa8, #7db4f0)}}
-</style></head>
+<style>{css}</style></head>
 <body><h1>{title}</h1>{body}</body></html>
 """
 
@@ -108,5 +109,5 @@ def _spans(text: str) -> str:
 
 
 def _page(title: str, body: str, status: int = 200) -> Response:
-    headers = {"content-security-policy": landing.POLICY, "x-content-type-options": "nosniff"}
-    return HTMLResponse(_PAGE.format(title=title, body=body), status_code=status, headers=headers)
+    text = _PAGE.format(title=title, body=body, css=_CSS)
+    return HTMLResponse(text, status_code=status, headers=landing.headers(_CSS))

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from kernelcast.bridge.push.settings import BasicAuth, TlsSettings, check_credentials, check_http_url
-from kernelcast.runtime.settings.service import Remedy, Section
+from kernelcast.runtime.settings.service import Section
 
 
 class PagesSettings(Section):
@@ -15,8 +15,8 @@ class PagesSettings(Section):
 
     Attributes:
         enabled: Whether they are served.
-        prometheus_url: The Prometheus that answers the pages' queries, such as `http://prometheus:9090`. Empty: the
-            bridge answers the first screens of fleet, GPUs and kernels from its own last minutes.
+        prometheus_url: The Prometheus that answers the pages' queries, such as `http://prometheus:9090`. Empty:
+            there are no dashboards, and `/pages` leads to the bridge's first page.
         basic_auth: User and password for that Prometheus.
         bearer_token_file: A file with a token for it, read again whenever it changes.
         tls: Certificates for it.
@@ -24,8 +24,6 @@ class PagesSettings(Section):
         max_response_bytes: Largest answer of one query, as it is transferred.
         concurrent_queries: Queries that Prometheus works on at one time; others wait.
         scrape_interval_seconds: How often this Prometheus scrapes: the shortest step of a graph.
-        ring_interval_seconds: Without a Prometheus: how often the bridge keeps the values of its series.
-        ring_series: Without a Prometheus: the largest number of series that it keeps.
     """
 
     enabled: bool = True
@@ -37,8 +35,6 @@ class PagesSettings(Section):
     max_response_bytes: Annotated[int, Field(ge=1024, le=256 * 1024 * 1024)] = 8 * 1024 * 1024
     concurrent_queries: Annotated[int, Field(ge=1, le=64)] = 4
     scrape_interval_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 15.0
-    ring_interval_seconds: Annotated[float, Field(ge=1, le=60)] = 5.0
-    ring_series: Annotated[int, Field(ge=1, le=5000), Remedy("5000 is the largest ring; use a Prometheus")] = 5000
 
     @field_validator("prometheus_url")
     @classmethod

@@ -49,13 +49,6 @@ class QueryAnswers(Protocol):
         """Answer one query of a posted list: an address below `/api/v1/`, such as `query?query=up&time=1`."""
 
 
-class LocalAnswers(QueryAnswers, Protocol):
-    """Answers the pages' queries from the bridge's ring: its own last minutes, in memory."""
-
-    def ring_status(self) -> dict[str, Any]:
-        """Size and limits of the ring, for the head of each page."""
-
-
 @dataclass(frozen=True, slots=True)
 class _File:
     body: bytes
@@ -71,18 +64,16 @@ class PageSite:
         settings: PagesSettings,
         models: tuple[PageModel, ...],
         *,
-        prometheus: QueryAnswers | None = None,
-        local: LocalAnswers | None = None,
+        prometheus: QueryAnswers,
     ) -> None:
         """Serve these pages.
 
         Args:
             settings: Settings of the pages.
             models: The dashboards.
-            prometheus: Forwards queries to Prometheus; None where there is none.
-            local: Answers from the bridge's ring; None where there is a Prometheus.
+            prometheus: Forwards queries to Prometheus.
         """
-        self._settings, self._prometheus, self._local = settings, prometheus, local
+        self._settings, self._prometheus = settings, prometheus
         self._models = {model.uid: model for model in models}
         self._files = {path.name: _file(path) for path in sorted(_STATIC.iterdir()) if path.suffix in _TYPES}
         self._page = (_STATIC / "page.html").read_text(encoding="utf-8")
@@ -90,20 +81,15 @@ class PageSite:
     def routes(self) -> list[Route]:
         """The routes. They change nothing; only a list of queries is posted, because it is too long for an address."""
         # Those with fixed words come before `/pages/{uid}`, which fits them, too.
-        routes = [
+        return [
             Route(PATH, self.page),
+            _batch(self._prometheus, self._settings.scrape_interval_seconds),
+            Route(f"{PATH}/api/v1/{{kind}}", self._prometheus.answer, include_in_schema=False),
             Route(f"{PATH}/api/site", self._site, include_in_schema=False),
             Route(f"{PATH}/api/dashboards/{{uid}}", self._model),
             Route(f"{PATH}/static/{{name}}", self._static),
             Route(f"{PATH}/{{uid}}", self.page),
         ]
-        if self._prometheus is not None:
-            routes.insert(1, Route(f"{PATH}/api/v1/{{kind}}", self._prometheus.answer, include_in_schema=False))
-            routes.insert(1, _batch(self._prometheus, self._settings.scrape_interval_seconds))
-        if self._local is not None:
-            routes.insert(1, Route(f"{PATH}/api/local", self._local.answer, include_in_schema=False))
-            routes.insert(1, _batch(self._local, self._settings.ring_interval_seconds))
-        return routes
 
     async def page(self, _request: Request) -> Response:
         """Dashboards in the browser, without Grafana."""
@@ -134,14 +120,8 @@ class PageSite:
         ]
         about: dict[str, Any] = {
             "dashboards": listed,
-            "local": self._local is not None,
             "scrape_interval_seconds": self._settings.scrape_interval_seconds,
         }
-        if self._local is not None:
-            about |= {
-                "ring": self._local.ring_status(),
-                "scrape_interval_seconds": self._settings.ring_interval_seconds,
-            }
         return JSONResponse(about, headers={**_SECURITY, "cache-control": "no-store"})
 
 

@@ -118,9 +118,9 @@ def demo(  # noqa: PLR0913  a command line's options
         run = Demo(options, folder, addresses, address, kind)
         _announce(run, chosen)
         shutdown = Shutdown(exit_now=lambda code: _end_now(run, code))
-        typer.echo("starting the services; the first start on a machine compiles for about a minute")
+        progress = StartProgress(sys.stderr, width=shutil.get_terminal_size().columns)
         with shutdown.signals(), _screen(shutdown) as show:
-            result = run.run(shutdown, show, StartProgress(typer.echo))
+            result = run.run(shutdown, show, progress)
     if summary is not None:
         report.write(result, summary)
     typer.echo("\n".join(report.sentences(result)))
@@ -182,7 +182,7 @@ def _end_now(run: Demo, code: int) -> NoReturn:
 
 
 def _announce(run: Demo, source: DemoSource) -> None:
-    typer.echo(f"Dashboards, as soon as the services run: {run.workspace.endpoints.pages}")
+    typer.echo(f"In a browser, as soon as the services run: {run.workspace.endpoints.page}")
     typer.echo(source.banner)
     for line in (*run.missing(), *run.workspace.how_to_import()):
         typer.echo(line)
@@ -241,10 +241,10 @@ def _screen(shutdown: Shutdown) -> Iterator[Callable[[DemoState], None]]:
             except EOFError:  # the terminal was closed
                 shutdown.request()
                 return
-            if state.view.controls.press(pressed):
+            if state.controls.press(pressed):
                 shutdown.request()
-            if pressed or not state.view.controls.paused:
-                live.update(render(state), refresh=True)
+            if pressed or not state.controls.paused:
+                live.update(render(state, console.height), refresh=True)
 
         try:
             with keyboard() as keys:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,9 +35,15 @@ SETTLE_SECONDS: Final = 20.0
 SHORT_SETTLE_SECONDS: Final = 8.0
 """The same after Ctrl-C; a second Ctrl-C ends it."""
 
+FIGURES_SECONDS: Final = 10.0
+"""Longest wait for the first figures; the screen then says what is missing."""
 GATHER_SECONDS: Final = 1.0
 """Time between two readings of the state."""
 EXAMPLE_PROGRAM: Final = "example"
+_SERVICES: Final = ("bridge", "exporter", "predictor")
+"""In the order in which they become ready."""
+_STEPS: Final = 2 + len(_SERVICES)
+"""Steps of a start, for its progress: compiling, each service, and the first figures."""
 
 Show = Callable[[DemoState], None]
 
@@ -126,11 +133,14 @@ class Demo:
         )
         with ExitStack() as stack:
             stack.callback(self._supervisor.stop)
+            stack.callback(progress.end)
             self._start_all(shutdown, progress)
             events.start()
             stack.callback(events.stop)
             started = time.monotonic()
             gatherer = Gatherer(self.state, self._supervisor, events)
+            self._wait_for_figures(gatherer, shutdown, progress)
+            progress.end()
             self._watch(gatherer, shutdown, show, started)
             self._wait_for_last_data(
                 gatherer, show, started, SHORT_SETTLE_SECONDS if shutdown.requested else SETTLE_SECONDS
@@ -158,8 +168,9 @@ class Demo:
         for name in ("bridge", "predictor", "exporter"):
             self._start(name, (*KERNELCAST, name, *config))
         endpoints = self.workspace.endpoints
-        for name in ("bridge", "exporter", "predictor"):
-            self._wait_for(name, f"http://{getattr(endpoints, name)}/-/ready", shutdown, progress)
+        for number, name in enumerate(_SERVICES, 2):
+            url = f"http://{getattr(endpoints, name)}/-/ready"
+            self._wait_for(name, url, shutdown, partial(progress.report, number, _STEPS))
 
     def _compile(self, shutdown: Shutdown, progress: StartProgress) -> None:
         """Have machine code on disk before three services start that each would compile the same."""
@@ -175,7 +186,7 @@ class Demo:
                 if shutdown.requested:
                     for process in compiling:
                         process.terminate()
-                progress.report(f"compiling; ready so far: {_compiled(log)}")
+                progress.report(1, _STEPS, f"compiling machine code, once on a machine{_compiled(log)}")
                 shutdown.wait(0.1)
         if any(process.returncode for process in compiling) and not shutdown.requested:
             raise KernelcastError(f"compiling failed: {log.read_text(errors='replace')[-2000:]}")
@@ -221,6 +232,17 @@ class Demo:
             return (*KERNELCAST, "replay", options.source.kind, str(options.source.path), *shared)
         return (*KERNELCAST, "simulate", "--seed", str(options.seed), *simulation(options.faults), *shared)
 
+    def _wait_for_figures(self, gatherer: Gatherer, shutdown: Shutdown, progress: StartProgress) -> None:
+        """Wait until the bridge has figures of a GPU or a program, so that the first picture is one."""
+        deadline = time.monotonic() + FIGURES_SECONDS
+        while not shutdown.requested and time.monotonic() < deadline:
+            page = gatherer.gather(0.0).snapshot
+            self._check()
+            if page.gpus or page.kernels:
+                return
+            progress.report(_STEPS, _STEPS, "waiting for the first figures")
+            shutdown.wait(0.2)
+
     def _watch(self, gatherer: Gatherer, shutdown: Shutdown, show: Show, started: float) -> None:
         limit = self._options.duration_seconds
         while not shutdown.requested:
@@ -259,14 +281,14 @@ class Demo:
         child = DemoProcess(name, command, log, ends=ends, unblocks=unblocks, environ=environ or {})
         return self._supervisor.start(child)
 
-    def _wait_for(self, name: str, url: str, shutdown: Shutdown, progress: StartProgress) -> None:
+    def _wait_for(self, name: str, url: str, shutdown: Shutdown, report: Callable[[str], None]) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while not answers(url) and not shutdown.requested:
             self._check()
             if time.monotonic() > deadline:
                 child = next(each for each in self._supervisor.children if each.name == name)
                 raise KernelcastError(f"{name} was not ready within {READY_SECONDS:.0f} s; {_log_end(child)}")
-            progress.report(f"waiting for the {name}")
+            report(f"waiting until the {name} is ready")
             shutdown.wait(0.1)
 
     def _check(self) -> None:
@@ -287,9 +309,10 @@ class Demo:
 
 
 def _compiled(log: Path) -> str:
-    """Parts that the compiler has reported ready, from its log."""
+    """Parts that the compiler has reported ready, from its log; empty before the first."""
     words = [line.split() for line in log.read_text(errors="replace").splitlines()]
-    return ", ".join(one[1] for one in words if one[:1] == ["ready"] and len(one) > 1) or "nothing yet"
+    ready = ", ".join(one[1] for one in words if one[:1] == ["ready"] and len(one) > 1)
+    return f"; ready: {ready}" if ready else ""
 
 
 def _log_end(child: DemoProcess) -> str:

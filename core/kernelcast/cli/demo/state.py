@@ -9,14 +9,15 @@ from typing import Any
 
 from kernelcast.cli.demo.children import Supervisor
 from kernelcast.cli.demo.event_log import EventLog
-from kernelcast.cli.demo.http import fetch, query
+from kernelcast.cli.demo.http import query
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.workspace import Workspace
-from kernelcast.cli.top.page import ScrapedPage, read
-from kernelcast.cli.top.target import ServerCredentials, firing_alerts
-from kernelcast.cli.top.view import Alerts, TopView
+from kernelcast.cli.top.command import PageReader
+from kernelcast.cli.top.controls import Controls
+from kernelcast.cli.top.target import ServerCredentials
+from kernelcast.view.model import Picture, Recent
+from kernelcast.view.page import ScrapedPage
 from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.errors import PageError
 from kernelcast.wire.topics import ALERTS, HINTS, OUTCOMES
 
 LAUNCHES_QUERY = f"sum({kernel.LAUNCHES.prometheus_name})"
@@ -35,10 +36,12 @@ class DemoState:
     broker: str
     # Time since everything was ready.
     elapsed_seconds: float = 0.0
-    # The state of the screen.
-    view: TopView = field(default_factory=lambda: TopView(""))
-    # Whether the bridge answered last time.
-    reachable: bool = False
+    # Time of the last reading, Unix seconds.
+    now_seconds: float = 0.0
+    # The bridge's newest pages, and the alerts that fire.
+    recent: Recent = field(default_factory=lambda: Recent(""))
+    # The user's choices.
+    controls: Controls = field(default_factory=Controls)
     # Events from Kafka, oldest first.
     hints: list[dict[str, Any]] = field(default_factory=list)
     outcomes: list[dict[str, Any]] = field(default_factory=list)
@@ -58,7 +61,12 @@ class DemoState:
     @property
     def snapshot(self) -> ScrapedPage:
         """The bridge's newest page; an empty one before the first."""
-        return self.view.page
+        return self.recent.page
+
+    @property
+    def picture(self) -> Picture:
+        """What matters now."""
+        return self.recent.picture(self.now_seconds, sort=self.controls.sort, text=self.controls.text)
 
 
 class Gatherer:
@@ -66,18 +74,21 @@ class Gatherer:
 
     def __init__(self, state: DemoState, supervisor: Supervisor, events: EventLog) -> None:
         self.state = state
+        endpoints = state.workspace.endpoints
+        self._reader = PageReader(f"http://{endpoints.bridge}", ServerCredentials())
+        state.recent = self._reader.recent
+        state.recent.title, state.recent.note = endpoints.page, state.source.banner
         self._supervisor = supervisor
         self._events = events
 
     def gather(self, elapsed_seconds: float) -> DemoState:
-        """Read everything once. If the bridge does not answer, its last page stays, and `reachable` is False."""
+        """Read everything once. If the bridge does not answer, its last page stays, and the screen says so."""
         state = self.state
-        body = fetch(f"http://{state.workspace.endpoints.bridge}/metrics")
-        state.reachable = body is not None
-        state.view.now_seconds = time.time()
-        state.view.error = "" if body is not None or state.view.history.page is None else "the bridge does not answer"
-        if body is not None:
-            self._add_page(read(body))
+        state.now_seconds = time.time()
+        known = state.recent.page
+        self._reader.read_or_note(state.now_seconds)
+        if state.recent.page is not known:
+            self._note_peaks(state.recent.page)
         state.elapsed_seconds = elapsed_seconds
         state.hints = self._events.of(HINTS.name)
         state.outcomes = self._events.of(OUTCOMES.name)
@@ -88,24 +99,10 @@ class Gatherer:
             url = f"http://{state.workspace.endpoints.prometheus}"
             state.prometheus_launches = query(url, LAUNCHES_QUERY)
             state.prometheus_seconds = query(url, SECONDS_QUERY)
-        state.view.alerts = self._alerts()
         return state
 
-    def _alerts(self) -> Alerts:
-        """Alerts that fire now; the topic on Kafka also has those that have ended."""
-        address = self.state.workspace.endpoints.prometheus
-        if not address:
-            return Alerts(None, "rules need a Prometheus, which was not started")
-        try:
-            return Alerts(
-                firing_alerts(f"http://{address}/api/v1", ServerCredentials()), "the rules are not evaluated yet"
-            )
-        except PageError:
-            return Alerts(None, "Prometheus does not answer yet")
-
-    def _add_page(self, snapshot: ScrapedPage) -> None:
+    def _note_peaks(self, snapshot: ScrapedPage) -> None:
         state = self.state
-        state.view.history.add(state.view.now_seconds, snapshot)
         state.peak_forecasts = max(state.peak_forecasts, snapshot.forecasts)
         for labels, probability in snapshot.degradations:
             key = tuple(labels.get(name, "") for name in ("Hostname", "gpu", "program", "kernel", "metric", "cause"))

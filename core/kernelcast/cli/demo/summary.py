@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelcast.cli.demo.state import DemoState
-from kernelcast.cli.top.screen import subject_of
 from kernelcast.runtime.terminal import printable
+from kernelcast.view.words import subject_of
 
 HOTTEST = 5
 """Kernels with the most GPU time in the summary."""

@@ -33,7 +33,6 @@ FAST: Final[dict[str, dict[str, Any]]] = {
         "window_points": 180,
         "sweep_every_seconds": 3.0,
         "horizons_seconds": [60.0, 300.0],
-        "refit_every_seconds": 15.0,
         "snapshot_every_seconds": 15.0,
         "hints": {"cooldown_seconds": 60.0},
     },
@@ -58,9 +57,9 @@ class Endpoints:
         return {name: f"http://{address}{pages.get(name, '')}" for name, address in addresses.items() if address}
 
     @property
-    def pages(self) -> str:
-        """The URL of the dashboards that the bridge serves, over the time of a demonstration."""
-        return f"http://{self.bridge}/pages?from=now-5m&refresh=5s"
+    def page(self) -> str:
+        """The URL of the bridge's first page, which leads to its dashboards."""
+        return f"http://{self.bridge}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +109,9 @@ class Workspace:
     def _pages(self) -> dict[str, Any]:
         """Settings of the pages that the bridge serves."""
         if not self.endpoints.prometheus:
-            return {"enabled": True, "ring_interval_seconds": 2.0}
+            return {}
         url = f"http://{self.endpoints.prometheus}"
-        return {"enabled": True, "prometheus_url": url, "scrape_interval_seconds": GRAPH_STEP_SECONDS}
+        return {"prometheus_url": url, "scrape_interval_seconds": GRAPH_STEP_SECONDS}
 
     def write_observability(self) -> None:
         """Write rules, `prometheus.yml` and `alertmanager.yml`, as `kernelcast grafana` renders them.
@@ -121,8 +120,9 @@ class Workspace:
             KernelcastError: The grafana extra is not installed, or refused.
         """
         rules = self.directory / "rules"
-        runbooks = f"http://{self.endpoints.bridge}/runbooks/"
-        _grafana("generate", "--output", str(self.directory), "--profile", "demo", "--runbooks-url", runbooks)
+        bridge = f"http://{self.endpoints.bridge}"
+        links = ("--runbooks-url", f"{bridge}/runbooks/", "--dashboard-url", f"{bridge}/pages/kernelcast-kernels")
+        _grafana("generate", "--output", str(self.directory), "--profile", "demo", *links)
         alertmanager = _grafana(
             "alertmanager-config", "--webhook-url", f"http://{self.endpoints.bridge}/api/v1/alerts", "--profile", "demo"
         )

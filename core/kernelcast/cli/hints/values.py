@@ -36,9 +36,6 @@ def kept_rows(known: KnownHints) -> list[dict[str, Any]]:
                 ratio = outcome.measured_ratio
                 found = {
                     "time": moment(one.time_ns),
-                    # Outcomes of earlier exporters lack them.
-                    "device_model": outcome.device_model or (record.hint.device_model if record.hint else ""),
-                    "code_version": outcome.code_version or (record.hint.code_version if record.hint else ""),
                     "interval_low": low,
                     "interval_high": high,
                     "gain_ratio": None if ratio is None else 1 - ratio,

@@ -1,6 +1,6 @@
 """The command `kernelcast top`: reads a page of an exporter or a bridge, again and again, and draws it.
 
-Everything runs on the main thread. A page goes through `page.read` into a `view.TopView`, which `screen.render` draws.
+Everything runs on the main thread. A page goes through `kernelcast.view` into a `Picture`, which its `text` draws.
 """
 
 import json
@@ -20,12 +20,21 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from kernelcast.cli.top.page import read
-from kernelcast.cli.top.screen import render
-from kernelcast.cli.top.target import DEFAULTS, ServerCredentials, api_url, base_url, firing_alerts, get
-from kernelcast.cli.top.view import SORTS, Alerts, TopView
+from kernelcast.cli.top.controls import Controls
+from kernelcast.cli.top.target import (
+    DEFAULTS,
+    ServerCredentials,
+    api_url,
+    base_url,
+    bridge_alerts,
+    firing_alerts,
+    get,
+)
 from kernelcast.runtime.command import command
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.view.model import SORTS, Alerts, Picture, Recent
+from kernelcast.view.page import read
+from kernelcast.view.text import Screen
 from kernelcast.wire.errors import ConfigurationError, PageError
 
 SMALLEST_INTERVAL_SECONDS: Final = 0.5
@@ -35,8 +44,6 @@ ONCE_SECONDS: Final = 11.0
 """Longer than the exporter's interval, so that two readings differ."""
 _AGE_SECONDS: Final = 1.0
 """Longest time between two drawings: the screen shows the age of the figures in seconds."""
-_LINES_BESIDE_KERNELS: Final = 26
-"""Lines of a full screen that the table of kernels and the rows of GPUs do not need."""
 
 
 @command
@@ -47,7 +54,7 @@ def top(  # noqa: PLR0913  a command line's options
     ] = "",
     *,
     prometheus: Annotated[
-        str, typer.Option(metavar="URL", help="Where alerts are asked.", show_default="the bridge's, if it has one")
+        str, typer.Option(metavar="URL", help="Where alerts are asked.", show_default="the bridge, if it knows them")
     ] = "",
     interval: Annotated[
         float | None,
@@ -69,7 +76,7 @@ def top(  # noqa: PLR0913  a command line's options
         Path | None, typer.Option(help="PEM certificates to trust.", show_default="the system's")
     ] = None,
 ) -> None:
-    """Watch GPUs, kernels, predictions, hints and alerts of an exporter or a bridge, live."""
+    """Watch GPUs, programs, kernels, predictions, hints and alerts of an exporter or a bridge, live."""
     seconds = (ONCE_SECONDS if once else LIVE_SECONDS) if interval is None else interval
     if not SMALLEST_INTERVAL_SECONDS <= seconds < math.inf:
         raise ConfigurationError(f"--interval is {seconds}; the minimum is {SMALLEST_INTERVAL_SECONDS}; raise it")
@@ -82,17 +89,17 @@ def top(  # noqa: PLR0913  a command line's options
     other = ServerCredentials(prometheus_username, prometheus_password_file, ca_file, "--prometheus-")
     same = api.startswith(f"{server}/") and not prometheus_username
     reader = PageReader(server, access, api, access if same else other)
-    reader.view.controls.sort, reader.view.controls.text = sort, text
+    controls = Controls(sort, text)
     if once:
-        _once(reader, seconds, as_json=as_json)
+        _once(reader, controls, seconds, as_json=as_json)
     elif not sys.stdout.isatty() or not sys.stdin.isatty():
         raise ConfigurationError("the live screen needs a terminal; use --once, or --once --json")
     else:
-        _live(reader, seconds)
+        _live(reader, controls, seconds)
 
 
 class PageReader:
-    """Reads the page of one server, and alerts of a Prometheus, into a view. For one thread.
+    """Reads the page of one server, and the alerts that fire. For one thread.
 
     The two have credentials of their own: a password is sent to the server that it is for.
     """
@@ -106,7 +113,7 @@ class PageReader:
     ) -> None:
         self._url, self._access = url, access
         self._api, self._prometheus_access = prometheus_api, prometheus_access
-        self.view = TopView(title=f"{url}/metrics")
+        self.recent = Recent(f"{url}/metrics")
 
     def read(self, now_seconds: float) -> None:
         """Read the page and the alerts.
@@ -114,34 +121,39 @@ class PageReader:
         Raises:
             PageError: The page cannot be read.
         """
-        self.view.now_seconds = now_seconds
         page = read(get(f"{self._url}/metrics", self._access))
         if not page.is_ours:
             raise PageError(
                 f"{self._url}/metrics has no metrics of kernelcast; give an exporter's or a bridge's address"
             )
-        self.view.history.add(now_seconds, page)
-        self.view.alerts = self._alerts()
+        self.recent.add(now_seconds, page)
+        self.recent.alerts = self._alerts()
 
     def read_or_note(self, now_seconds: float) -> None:
-        """Do the same as `read`; a failure becomes the view's `error`, and its figures become old."""
+        """Do the same as `read`; a failure becomes the `error` of the pictures, whose figures become old."""
         try:
             self.read(now_seconds)
-            self.view.error = ""
+            self.recent.error = ""
         except PageError as error:
-            self.view.error = str(error)
+            self.recent.error = str(error)
+
+    def picture(self, now_seconds: float, controls: Controls) -> Picture:
+        """What matters now, as the user wants to see it."""
+        return self.recent.picture(now_seconds, sort=controls.sort, text=controls.text)
 
     def _alerts(self) -> Alerts:
         if self._api:
             try:
-                firing = firing_alerts(self._api, self._prometheus_access)
+                return firing_alerts(self._api, self._prometheus_access)
             except PageError as error:
                 return Alerts(None, str(error))
-            return Alerts(firing, "this Prometheus has no rules of kernelcast: its heartbeat alert does not fire")
-        if self.view.page.is_bridge:
+        if not self.recent.page.is_bridge:
+            return Alerts(None, "Alertmanager sends them to a bridge; or give --prometheus URL")
+        known = bridge_alerts(self._url, self._access)
+        if known.firing is None:
             with suppress(PageError):  # a bridge without pages, or without a Prometheus behind them
-                return Alerts(firing_alerts(f"{self._url}/pages/api/v1", self._access), "no heartbeat alert fires")
-        return Alerts()
+                return firing_alerts(f"{self._url}/pages/api/v1", self._access)
+        return known
 
 
 def _find_server(address: str, access: ServerCredentials) -> str:
@@ -159,20 +171,21 @@ def _find_server(address: str, access: ServerCredentials) -> str:
     raise PageError(f"neither {' nor '.join(DEFAULTS)} answers; give the address of a bridge or an exporter")
 
 
-def _once(reader: PageReader, interval: float, *, as_json: bool) -> None:
+def _once(reader: PageReader, controls: Controls, interval: float, *, as_json: bool) -> None:
     reader.read(time.time())
     time.sleep(interval)
     reader.read(time.time())
+    picture = reader.picture(time.time(), controls)
     if as_json:
-        typer.echo(json.dumps(reader.view.document(), ensure_ascii=False))
+        typer.echo(json.dumps(picture.document(), ensure_ascii=False))
     else:
-        Console().print(render(reader.view, most_kernels=20))
+        Console().print(Screen(picture, controls.order))
 
 
-def _live(reader: PageReader, interval: float) -> None:
-    view, controls = reader.view, reader.view.controls
+def _live(reader: PageReader, controls: Controls, interval: float) -> None:
     console = Console()
     reader.read(time.time())  # a wrong address is an error, not an empty screen
+    now = time.time()
     with (
         # A second Ctrl-C ends a request that gets no answer, and must restore the terminal, which os._exit does not.
         Shutdown(exit_now=sys.exit).signals() as shutdown,
@@ -181,10 +194,10 @@ def _live(reader: PageReader, interval: float) -> None:
     ):
         due = time.monotonic() + interval
         while not shutdown.requested:
-            if not controls.paused:
-                view.now_seconds = time.time()
-            room = max(3, console.height - _LINES_BESIDE_KERNELS - min(16, len(view.page.gpus)))
-            live.update(render(view, most_kernels=room), refresh=True)
+            now = now if controls.paused else time.time()
+            picture = reader.picture(now, controls)
+            screen = Screen(picture, controls.order, keys=controls.line(), height=console.height)
+            live.update(screen, refresh=True)
             try:
                 pressed = keys(min(_AGE_SECONDS, max(0.0, due - time.monotonic())))
             except EOFError:  # SIGHUP, which comes too, asks every kernelcast process to reload and ends none

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kernelcast.runtime.web.requests import open_url
+from kernelcast.view.model import HEARTBEAT, Alerts
 from kernelcast.wire.errors import ConfigurationError, PageError
 
 TIMEOUT_SECONDS: Final = 5.0
@@ -25,8 +26,8 @@ MAX_PAGE_BYTES: Final = 256 * 2**20
 DEFAULTS: Final = ("127.0.0.1:19401", "127.0.0.1:19400")
 """A bridge, then an exporter, on this machine."""
 ALERTS: Final = 'ALERTS{alertstate="firing"}'
-HEARTBEAT: Final = "Watchdog"
-"""Name of the alert that always fires, as the site's rules of kernelcast define it."""
+BRIDGE_ALERTS: Final = "/api/v1/alerts/firing"
+"""Path of a bridge at which the alerts that fire can be read, as Alertmanager has sent them."""
 
 _PAGE: Final = re.compile(r"(/api/v1)?(/(graph|query|alerts))?$")
 """End of the path of a Prometheus's page or API."""
@@ -146,8 +147,8 @@ def _reason(error: Exception) -> str:
     return " ".join(str(cause).split()) or type(cause).__name__
 
 
-def firing_alerts(api_url: str, access: ServerCredentials) -> list[dict[str, str]] | None:
-    """Labels of the alerts that fire now, as a Prometheus knows them; None where it has no rules of ours.
+def firing_alerts(api_url: str, access: ServerCredentials) -> Alerts:
+    """The alerts that fire now, as a Prometheus knows them; unknown where it has no rules of ours.
 
     The heartbeat alert always fires: without it an empty answer would say nothing.
 
@@ -160,8 +161,19 @@ def firing_alerts(api_url: str, access: ServerCredentials) -> list[dict[str, str
     """
     found = _query(api_url, ALERTS, access)
     if not any(labels.get("alertname") == HEARTBEAT for labels in found):
-        return None
-    return [one for one in found if one.get("alertname") != HEARTBEAT and one.get("severity") != "none"]
+        return Alerts(None, "this Prometheus has no rules of kernelcast: its heartbeat alert does not fire")
+    return Alerts.for_people(found)
+
+
+def bridge_alerts(url: str, access: ServerCredentials) -> Alerts:
+    """The alerts that fire now, as Alertmanager has sent them to a bridge; unknown where it has sent none."""
+    try:
+        answer = json.loads(get(f"{url}{BRIDGE_ALERTS}", access))
+        return Alerts(answer["firing"], answer["reason"])
+    except PageError as error:  # an earlier version of the bridge, or one without a webhook
+        return Alerts(None, str(error))
+    except (ValueError, KeyError, TypeError):
+        return Alerts(None, f"{url}{BRIDGE_ALERTS} is no list of alerts")
 
 
 def _query(api_url: str, expression: str, access: ServerCredentials) -> list[dict[str, str]]:

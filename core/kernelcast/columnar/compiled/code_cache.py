@@ -1,19 +1,19 @@
 """Keeps machine code on disk, and loads it while no source has changed that it was made from.
 
 `decorators.kernel` passes every compiled function to `on_disk`; the bridge's commands ask which code is there.
-"""
 
-# numba keeps a function's machine code under NUMBA_CACHE_DIR, in `__pycache__` beside the function's file, or in the
-# user's cache directory: in the first of them that it can write, and it reads no other. Here all that can be read are
-# read, so that a cache in a container's image is used on a read-only file system, too.
-#
-# numba looks for changes in the function's own file only, but constants and functions of other files are compiled in.
-# So the stamp here is a digest of the function's file and, recursively, of all files of this distribution that it
-# imports. It holds no times: a copy of an installation uses the same machine code. Code that checks bounds
-# (NUMBA_BOUNDSCHECK=1, for tests) is stored under another key than code that does not.
-#
-# The stored code can only be run: it has no LLVM code to compile into other functions, and no listing of types. So
-# loading it starts no part of the compiler, which saves 45 MiB and half a second in each process.
+numba keeps a function's machine code under NUMBA_CACHE_DIR, in `__pycache__` beside the function's file, or in the
+user's cache directory: in the first of them that it can write, and it reads no other. Here all that can be read are
+read, so that a cache in a container's image is used on a read-only file system, too.
+
+numba looks for changes in the function's own file only, but constants and functions of other files are compiled in.
+So the stamp here is a digest of the function's file and, recursively, of all files of this distribution that it
+imports. It holds no times: a copy of an installation uses the same machine code. Code that checks bounds
+(NUMBA_BOUNDSCHECK=1, for tests) is stored under another key than code that does not.
+
+The stored code can only be run: it has no LLVM code to compile into other functions, and no listing of types. So
+loading it starts no part of the compiler, which saves 45 MiB and half a second in each process.
+"""
 
 import errno
 import hashlib

@@ -1,11 +1,12 @@
-"""The five decorators that compile a function to machine code, with numba; the only ones in the project."""
+"""The five decorators that compile a function to machine code, with numba; the only ones in the project.
 
-# Compiled code runs without the GIL. Except in an `allocating_kernel` it also runs without numba's reference counts
-# (`_nrt=False`): it makes no arrays, and its caller's arrays outlive the call. With reference counts, each array taken
-# out of a tuple costs two atomic operations and pages of machine code; the decoder is then nine times slower.
-#
-# A function is compiled for the types of its first call. Sizes and positions are int64, hashes and bytes of a message
-# uint8 or uint64.
+Compiled code runs without the GIL. Except in an `allocating_kernel` it also runs without numba's reference counts
+(`_nrt=False`): it makes no arrays, and its caller's arrays outlive the call. With reference counts, each array taken
+out of a tuple costs two atomic operations and pages of machine code; the decoder is then nine times slower.
+
+A function is compiled for the types of its first call. Sizes and positions are int64, hashes and bytes of a message
+uint8 or uint64.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast

@@ -1,9 +1,10 @@
-"""Converts numbers of the decoder's series to identities: resource, scope, metric and attributes, as Python objects."""
+"""Converts numbers of the decoder's series to identities: resource, scope, metric and attributes, as Python objects.
 
-# The decoder has two stores of entries (`walk.layout.Store`), series and contexts. The parent of a series is a metric,
-# the metric's parent is a scope, and the scope's is a resource; these three are entries of contexts. The bytes of a
-# resource or scope are its protobuf message as received; those of a metric are a key (`METRIC_KEY_HEADER` in
-# `walk.lookup` shows its layout); those of a series' attributes are the fields of a point that hold them.
+The decoder has two stores of entries (`walk.layout.Store`), series and contexts. The parent of a series is a metric,
+the metric's parent is a scope, and the scope's is a resource; these three are entries of contexts. The bytes of a
+resource or scope are its protobuf message as received; those of a metric are a key (`METRIC_KEY_HEADER` in
+`walk.lookup` shows its layout); those of a series' attributes are the fields of a point that hold them.
+"""
 
 import struct
 import sys

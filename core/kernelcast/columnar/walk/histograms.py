@@ -1,7 +1,8 @@
-"""Reads a data point of a histogram: its fields to a row of `WalkState.histograms`, its buckets to CSR data."""
+"""Reads a data point of a histogram: its fields to a row of `WalkState.histograms`, its buckets to CSR data.
 
-# `messages` calls `explicit_point` or `exponential_point` once for each point. A row counts only once it is closed, so
-# a status in between leaves nothing behind that the roll-back of the message does not undo.
+`messages` calls `explicit_point` or `exponential_point` once for each point. A row counts only once it is closed, so
+a status in between leaves nothing behind that the roll-back of the message does not undo.
+"""
 
 import numpy as np
 

@@ -1,8 +1,9 @@
-"""Interning of byte strings: a hash table over an arena that assigns, frees and reuses numbers."""
+"""Interning of byte strings: a hash table over an arena that assigns, frees and reuses numbers.
 
-# `lookup` finds and adds entries with it, `messages` takes back those of a message that failed, `entries` frees series.
-# The slots are a linear-probing table of numbers. Example: in a table of 4 slots whose mask is 3, an entry with hash 6
-# lies in slot 2, or in the next free one after it (3, 0, 1).
+`lookup` finds and adds entries with it, `messages` takes back those of a message that failed, `entries` frees series.
+The slots are a linear-probing table of numbers. Example: in a table of 4 slots whose mask is 3, an entry with hash 6
+lies in slot 2, or in the next free one after it (3, 0, 1).
+"""
 
 import numpy as np
 

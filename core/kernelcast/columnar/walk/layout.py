@@ -1,8 +1,9 @@
-"""Layout of the compiled decoder's arrays, and the meaning of each slot of its control arrays."""
+"""Layout of the compiled decoder's arrays, and the meaning of each slot of its control arrays.
 
-# `decoding.tables` makes the arrays, the functions of `walk` read and write them. They are few, because one compiled
-# function passes each array to another as seven arguments. Compiled code cannot allocate: between calls, Python
-# replaces arrays that are too small by larger ones.
+`decoding.tables` makes the arrays, the functions of `walk` read and write them. They are few, because one compiled
+function passes each array to another as seven arguments. Compiled code cannot allocate: between calls, Python
+replaces arrays that are too small by larger ones.
+"""
 
 from enum import IntEnum
 from typing import Final, NamedTuple

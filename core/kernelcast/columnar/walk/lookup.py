@@ -1,13 +1,14 @@
-"""Finds the number of a series by the bytes of a message, and adds new resources, scopes, metrics and series."""
+"""Finds the number of a series by the bytes of a message, and adds new resources, scopes, metrics and series.
 
-# Numbers form a tree: a resource, its scopes, their metrics, and the series of a metric. Attribute bytes have numbers
-# of their own, because the metrics of one thing, such as a GPU, have the same attributes: a series is a pair of
-# numbers.
-#
-# `messages` calls `metric_context` once for each metric; the readers of points call `attributes` or `series_of` for
-# each point. Lookups guess first: producers send metrics and series in the same order each time, so each entry
-# remembers its `successor`, the entry that followed it last time. The bytes are always compared, so a wrong guess costs
-# one comparison and the hash table is searched instead.
+Numbers form a tree: a resource, its scopes, their metrics, and the series of a metric. Attribute bytes have numbers
+of their own, because the metrics of one thing, such as a GPU, have the same attributes: a series is a pair of
+numbers.
+
+`messages` calls `metric_context` once for each metric; the readers of points call `attributes` or `series_of` for
+each point. Lookups guess first: producers send metrics and series in the same order each time, so each entry
+remembers its `successor`, the entry that followed it last time. The bytes are always compared, so a wrong guess costs
+one comparison and the hash table is searched instead.
+"""
 
 from kernelcast.columnar.columns import UInt8Array
 from kernelcast.columnar.compiled import copy_bytes, inlined, routine, signed

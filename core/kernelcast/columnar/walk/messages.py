@@ -1,9 +1,10 @@
-"""Walks a message down to its data points; fields may be in any order, except repeated ones."""
+"""Walks a message down to its data points; fields may be in any order, except repeated ones.
 
-# `batch`, called through `entries`, reads many messages. Each level of a message has a function of its name, from the
-# outside in: `message` (ExportMetricsServiceRequest), `resource_metrics`, `scope_metrics`, `metric`, `container`, and
-# `container_points`. A level reads its header fields first, wherever they stand, then the repeated fields of the level
-# below. A second occurrence of a single field is left to protobuf (status ODD).
+`batch`, called through `entries`, reads many messages. Each level of a message has a function of its name, from the
+outside in: `message` (ExportMetricsServiceRequest), `resource_metrics`, `scope_metrics`, `metric`, `container`, and
+`container_points`. A level reads its header fields first, wherever they stand, then the repeated fields of the level
+below. A second occurrence of a single field is left to protobuf (status ODD).
+"""
 
 import numpy as np
 

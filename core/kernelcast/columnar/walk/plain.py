@@ -1,7 +1,8 @@
-"""Recognises resources, scopes and attributes whose bytes are certainly valid, so that protobuf need not parse them."""
+"""Recognises resources, scopes and attributes whose bytes are certainly valid, so that protobuf need not parse them.
 
-# `lookup` asks it for each new one. Plain are ASCII texts, numbers and booleans, with each field once and in the usual
-# order; nearly all producers send nothing else. Of everything else, protobuf decides whether it is valid.
+`lookup` asks it for each new one. Plain are ASCII texts, numbers and booleans, with each field once and in the usual
+order; nearly all producers send nothing else. Of everything else, protobuf decides whether it is valid.
+"""
 
 from kernelcast.columnar.columns import UInt8Array
 from kernelcast.columnar.compiled import routine

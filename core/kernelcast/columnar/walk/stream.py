@@ -1,7 +1,8 @@
-"""Reads protobuf's wire format, with positions that only advance and never pass the enclosing end."""
+"""Reads protobuf's wire format, with positions that only advance and never pass the enclosing end.
 
-# Every reader of `walk` calls it. A position below 0 means that this reader does not accept the bytes. protobuf accepts
-# some of them (tags or lengths of more bytes than needed, groups), so the caller passes the message to protobuf.
+Every reader of `walk` calls it. A position below 0 means that this reader does not accept the bytes. protobuf accepts
+some of them (tags or lengths of more bytes than needed, groups), so the caller passes the message to protobuf.
+"""
 
 import numpy as np
 

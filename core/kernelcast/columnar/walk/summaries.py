@@ -1,7 +1,8 @@
-"""Reads data points of summaries: a row of `WalkState.numbers` for each quantile, for the sum, and for the count."""
+"""Reads data points of summaries: a row of `WalkState.numbers` for each quantile, for the sum, and for the count.
 
-# `messages` calls `summary_points` for each metric. Each of these rows has a series of its own, which differs in the
-# part of its metric's key (`lookup.SUMMARY_TYPE`).
+`messages` calls `summary_points` for each metric. Each of these rows has a series of its own, which differs in the
+part of its metric's key (`lookup.SUMMARY_TYPE`).
+"""
 
 import numpy as np
 

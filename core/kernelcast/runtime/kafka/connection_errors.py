@@ -1,9 +1,10 @@
-"""Finds the reason for which no broker can be reached, and the remedy; consumers, readers and `Admin` report it."""
+"""Finds the reason for which no broker can be reached, and the remedy; consumers, readers and `Admin` report it.
 
-# librdkafka retries for ever and reports "Broker transport failure" to the caller, whatever the cause. It reports the
-# cause to its error callback only (`ConnectionErrors.note`). For TLS even that is the same sentence for an expired
-# certificate, an unknown CA and a wrong host name; a plaintext client on a TLS port gets no reason at all. In these
-# cases `examine` makes one TLS handshake.
+librdkafka retries for ever and reports "Broker transport failure" to the caller, whatever the cause. It reports the
+cause to its error callback only (`ConnectionErrors.note`). For TLS even that is the same sentence for an expired
+certificate, an unknown CA and a wrong host name; a plaintext client on a TLS port gets no reason at all. In these
+cases `examine` makes one TLS handshake.
+"""
 
 import math
 import re

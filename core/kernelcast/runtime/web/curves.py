@@ -1,12 +1,12 @@
 """Several elliptic curves for one TLS server; Python's `ssl` (before 3.15) can set only one in a context.
 
 `tls_config` makes a `CurvesContext` if the file names several.
-"""
 
-# It has a context for each curve, and chooses the one of a connection when the client's first message (ClientHello) has
-# come: the first curve of the list that the client offers. OpenSSL then does the handshake with that message.
-#
-# Formats: RFC 8446, sections 4.1.2 (ClientHello), 4.2.7 (supported_groups) and 5.1 (records); RFC 8422, section 5.1.1.
+It has a context for each curve, and chooses the one of a connection when the client's first message (ClientHello) has
+come: the first curve of the list that the client offers. OpenSSL then does the handshake with that message.
+
+Formats: RFC 8446, sections 4.1.2 (ClientHello), 4.2.7 (supported_groups) and 5.1 (records); RFC 8422, section 5.1.1.
+"""
 
 import ssl
 import struct

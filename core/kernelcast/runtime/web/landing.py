@@ -1,30 +1,34 @@
-"""The landing page of a daemon: its state, the age of its data, problems, and links.
+"""The first page of a daemon: its state, problems, what the service shows there, and links.
 
-The web server calls `page` for each request to `/`; the service gives it `Fact`s.
+The web server calls `page` for each request to `/`; the service gives it `Fact`s, and a `Front` if it has one.
 """
 
+import base64
+import hashlib
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-REFRESH_SECONDS: Final = 10
-POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+REFRESH_SECONDS: Final = 5
+STYLE: Final = """
+:root{--dim:light-dark(#5b6470,#9aa4b0);--line:light-dark(#c9ced6,#3d444d);--bad:light-dark(#b3151f,#ff7076);
+--warn:light-dark(#8a5a00,#e0a640);--good:light-dark(#1a7f37,#5cc27a)}
+body{font:16px/1.6 system-ui,sans-serif;margin:1.5rem auto;max-width:62rem;padding:0 1rem}
+h1{font-size:1.3rem;margin:0}h2{font-size:1.05rem}
+td{padding-right:2rem;vertical-align:top}
+td:first-child{white-space:nowrap}
+td:last-child{overflow-wrap:anywhere}
+.wrong{color:var(--bad);font-weight:600}
+a{color:light-dark(#1f5fa8,#7db4f0)}
+"""
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="{refresh}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <title>{title}</title>
-<style>
-body {{font: 16px/1.6 system-ui, sans-serif; margin: 2rem auto; max-width: 46rem; padding: 0 1rem}}
-td {{padding-right: 2rem; vertical-align: top}}
-td:first-child {{white-space: nowrap}}
-.wrong {{color: light-dark(#b3151f, #ff7076); font-weight: 600}}
-a {{color: light-dark(#1f5fa8, #7db4f0)}}
-</style></head>
+<style>{css}</style></head>
 <body><h1>{title}</h1><p>Version {version}, <span class="{style}">{state}</span>.</p>
-{wrong}<h2>Now</h2><table>{facts}</table><h2>Pages</h2><table>{rows}</table></body></html>
+{wrong}{body}<h2>This service</h2><table>{facts}</table><h2>Pages</h2><table>{rows}</table></body></html>
 """
 _WRONG: Final = '<h2 class="wrong">Wrong now</h2><ul>{items}</ul>\n'
 
@@ -44,6 +48,19 @@ class Fact:
     wrong: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What a service shows on its first page beside its facts.
+
+    Attributes:
+        body: Makes it, as HTML whose texts are escaped; called on a thread, one request at a time.
+        style: Its rules of CSS.
+    """
+
+    body: Callable[[], str] = str
+    style: str = ""
+
+
 Facts = Callable[[], Sequence[Fact]]
 
 
@@ -52,10 +69,32 @@ def no_facts() -> Sequence[Fact]:
     return ()
 
 
-def page(
-    *, title: str, version: str, state: str, wrong: Iterable[str], facts: Sequence[Fact], pages: Mapping[str, str]
+def headers(css: str) -> dict[str, str]:
+    """Headers of a page: its policy allows no script, and no style but the page's own style element."""
+    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
+    return {
+        "content-security-policy": (
+            f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; "
+            "frame-ancestors 'none'"
+        ),
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "same-origin",
+        "x-frame-options": "DENY",
+    }
+
+
+def page(  # noqa: PLR0913  parts of a page
+    *,
+    title: str,
+    version: str,
+    state: str,
+    wrong: Iterable[str],
+    facts: Sequence[Fact],
+    pages: Mapping[str, str],
+    body: str = "",
+    css: str = STYLE,
 ) -> str:
-    """The landing page as HTML.
+    """The first page as HTML.
 
     Args:
         title: Name of the service.
@@ -64,11 +103,15 @@ def page(
         wrong: Reasons why it is not healthy or not ready.
         facts: Its facts.
         pages: Its pages, with a line about each.
+        body: What the service shows, as HTML.
+        css: Content of its style element.
     """
     troubles = [*wrong, *(f"{fact.name}: {fact.text}" for fact in facts if fact.wrong)]
     items = "".join(f'<li class="wrong">{html.escape(text)}</li>' for text in troubles)
     return _PAGE.format(
         refresh=REFRESH_SECONDS,
+        css=css,
+        body=body,
         title=html.escape(title),
         version=html.escape(version),
         state=html.escape(state),

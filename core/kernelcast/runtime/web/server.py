@@ -84,6 +84,7 @@ class WebServer:
         healthy: Check = always,
         ready: Check = always,
         facts: landing.Facts = landing.no_facts,
+        front: landing.Front = landing.Front(),  # noqa: B008  it is frozen
     ) -> None:
         """Prepare to serve.
 
@@ -97,13 +98,14 @@ class WebServer:
                 for a lock.
             ready: The same of whether it is of use yet.
             facts: Facts of now for the landing page; called on a thread.
+            front: What else it shows.
 
         Raises:
             ConfigurationError: The web configuration file is wrong.
         """
         self._settings, self._title = settings, title
         self._watched = WatchedConfig(settings.config_file) if settings.config_file is not None else None
-        self._healthy, self._ready, self._facts = healthy, ready, facts
+        self._healthy, self._ready, self._facts, self._front = healthy, ready, facts, front
         self._facts_thread = anyio.CapacityLimiter(1)
         self._pages = {
             "/metrics": "What Prometheus scrapes",
@@ -236,11 +238,12 @@ class WebServer:
         return listener
 
     async def _landing(self, _request: Request) -> Response:
-        facts, troubles = await self._facts_now(), []
+        (facts, body), troubles = await anyio.to_thread.run_sync(self._facts_and_body, limiter=self._facts_thread), []
         for check in (self._healthy, self._ready):
             good, reason = _outcome(check)
             if not good and reason not in troubles:
                 troubles.append(reason)
+        css = f"{landing.STYLE}{self._front.style}"
         text = landing.page(
             title=f"kernelcast {self._title}",
             version=_version(),
@@ -248,16 +251,22 @@ class WebServer:
             wrong=troubles,
             facts=facts,
             pages=self._pages,
+            body=body,
+            css=css,
         )
-        return HTMLResponse(text, headers={"content-security-policy": landing.POLICY})
+        return HTMLResponse(text, headers={**landing.headers(css), "cache-control": "no-store"})
 
-    async def _facts_now(self) -> Sequence[landing.Fact]:
-        """The service's facts, from a thread: they may wait for a lock."""
+    def _facts_and_body(self) -> tuple[Sequence[landing.Fact], str]:
+        """The service's facts and its part of the page, on a thread: they may wait for a lock."""
+        facts: list[landing.Fact] = []
+        body = ""
         try:
-            return await anyio.to_thread.run_sync(self._facts, limiter=self._facts_thread)
+            facts.extend(self._facts())
+            body = self._front.body()
         except Exception as error:  # noqa: BLE001  whatever it is, the rest of the page is of use
             structlog.stdlib.get_logger("web").warning("the facts of the landing page failed", error=repr(error))
-            return [landing.Fact("Facts", f"cannot be read: {error!r}", wrong=True)]
+            facts.append(landing.Fact("Facts", f"cannot be read: {error!r}", wrong=True))
+        return facts, body
 
 
 class _Server(uvicorn.Server):

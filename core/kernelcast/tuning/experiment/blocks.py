@@ -1,7 +1,8 @@
-"""The two arms block by block, in log time per item: `comparison` fills the blocks and takes their log-ratios."""
+"""The two arms block by block, in log time per item: `comparison` fills the blocks and takes their log-ratios.
 
-# A block holds launches of both arms in a counterbalanced order (kept, candidate, candidate, kept, or the reverse), so
-# that a steady drift cancels out. Each half of it compares the two arms.
+A block holds launches of both arms in a counterbalanced order (kept, candidate, candidate, kept, or the reverse), so
+that a steady drift cancels out. Each half of it compares the two arms.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,17 +1,18 @@
-"""Evidence from counterbalanced blocks: e-values, confidence bounds and the estimate of the log-ratio."""
+"""Evidence from counterbalanced blocks: e-values, confidence bounds and the estimate of the log-ratio.
 
-# Each block's order (ABBA or BAAB) is drawn by a fair coin that is independent of the noise. If the candidate's true
-# log-ratio is `null`, then a block's contrast minus `null` is as likely positive as negative, whatever the noise is:
-# drift, load with a period, autocorrelation, spikes. The score of a contrast is bounded (Huber), so one spike counts
-# little. For scores x with symmetric signs, exp(a*sum(x) - a**2*sum(x**2)/2) is a supermartingale for every a, and so
-# is its mean over a half-normal distribution of a > 0. That mean is the e-value: under the null it exceeds 1/alpha at
-# any analysis, ever, with probability at most alpha. The last analysis, at a number of blocks that no measurement has
-# influenced, has a sharper test: it compares the sum of the scores with a normal distribution of the same variance.
-# Half of the permitted error is spent on the e-value at all analyses, half on the last one.
-#
-# Sources: de la Pena, A General Class of Exponential Inequalities for Martingales and Ratios, Annals of Probability 27
-# (1999), lemma 6.1; Howard et al., Time-uniform Chernoff bounds, Probability Surveys 17 (2020), section 5 (mixtures);
-# Huber, Robust Estimation of a Location Parameter, Annals of Mathematical Statistics 35 (1964).
+Each block's order (ABBA or BAAB) is drawn by a fair coin that is independent of the noise. If the candidate's true
+log-ratio is `null`, then a block's contrast minus `null` is as likely positive as negative, whatever the noise is:
+drift, load with a period, autocorrelation, spikes. The score of a contrast is bounded (Huber), so one spike counts
+little. For scores x with symmetric signs, exp(a*sum(x) - a**2*sum(x**2)/2) is a supermartingale for every a, and so
+is its mean over a half-normal distribution of a > 0. That mean is the e-value: under the null it exceeds 1/alpha at
+any analysis, ever, with probability at most alpha. The last analysis, at a number of blocks that no measurement has
+influenced, has a sharper test: it compares the sum of the scores with a normal distribution of the same variance.
+Half of the permitted error is spent on the e-value at all analyses, half on the last one.
+
+Sources: de la Pena, A General Class of Exponential Inequalities for Martingales and Ratios, Annals of Probability 27
+(1999), lemma 6.1; Howard et al., Time-uniform Chernoff bounds, Probability Surveys 17 (2020), section 5 (mixtures);
+Huber, Robust Estimation of a Location Parameter, Annals of Mathematical Statistics 35 (1964).
+"""
 
 from collections.abc import Sequence
 from math import erfc, exp, inf, log, pi, sqrt

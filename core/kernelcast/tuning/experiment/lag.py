@@ -1,8 +1,9 @@
-"""Finds the number of launches by which times follow the configuration late; `comparison` asks before a decision."""
+"""Finds the number of launches by which times follow the configuration late; `comparison` asks before a decision.
 
-# A host that runs ahead of its device measures in one step the work of an earlier one. Then times of the candidate are
-# recorded for launches of the kept configuration, and a comparison can have the wrong sign. The order of the arms is
-# random, so the change of the times correlates with the change of the arm at the true lag, and hardly at others.
+A host that runs ahead of its device measures in one step the work of an earlier one. Then times of the candidate are
+recorded for launches of the kept configuration, and a comparison can have the wrong sign. The order of the arms is
+random, so the change of the times correlates with the change of the arm at the true lag, and hardly at others.
+"""
 
 from statistics import median
 from typing import Final

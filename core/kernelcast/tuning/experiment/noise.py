@@ -1,7 +1,8 @@
-"""The noise of the kept configuration, which quick rejections of a candidate must exceed; `comparison` asks for it."""
+"""The noise of the kept configuration, which quick rejections of a candidate must exceed; `comparison` asks for it.
 
-# A slow candidate is dropped after two launches or three blocks. On a busy machine one launch can take twice the time
-# of the next without any change; there such a difference proves nothing yet.
+A slow candidate is dropped after two launches or three blocks. On a busy machine one launch can take twice the time
+of the next without any change; there such a difference proves nothing yet.
+"""
 
 from math import sqrt
 from statistics import median

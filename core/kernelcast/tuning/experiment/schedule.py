@@ -1,9 +1,10 @@
-"""Order of launches in an experiment: baseline, race, then counterbalanced blocks in random order with random gaps."""
+"""Order of launches in an experiment: baseline, race, then counterbalanced blocks in random order with random gaps.
 
-# `Experiment` takes each launch from a `LaunchSchedule`. Example, with two kept and one candidate launch in a slot (k,
-# c), a discarded launch after each change (x), and a gap of one idle launch (i)::
-#
-#     baseline k k k k, race c c c, block i kk xc c xkk, block xc xkk kk xc
+`Experiment` takes each launch from a `LaunchSchedule`. Example, with two kept and one candidate launch in a slot (k,
+c), a discarded launch after each change (x), and a gap of one idle launch (i)::
+
+    baseline k k k k, race c c c, block i kk xc c xkk, block xc xkk kk xc
+"""
 
 from collections import deque
 from dataclasses import dataclass

@@ -96,9 +96,9 @@ class Journal:
     """Reads and writes the journal of one program. No method raises; what cannot be written is lost with the process.
 
     A configuration is *banned* if it failed, or if its process ended while it ran for the first time. Each device model
-    has its own configurations. Lines of earlier versions have no device, and count for all. Any thread may use it:
-    questions read copies. It has no lock, which a forked child could find locked for ever. A child writes nothing: it
-    would do so as its parent, which vouches for candidates by being alive.
+    has its own configurations. Lines without a device, written where none was known, count for all. Any thread may use
+    it: questions read copies. It has no lock, which a forked child could find locked for ever. A child writes nothing:
+    it would do so as its parent, which vouches for candidates by being alive.
 
     Args:
         directory: Folder of the journals of this node.

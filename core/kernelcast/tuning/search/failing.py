@@ -1,10 +1,10 @@
 """Probability that a configuration fails: a logistic regression on the values' ranks and their products.
 
 `candidates` lowers the rank of candidates by it.
-"""
 
-# Launches fail where a product of parameters exceeds a resource: threads times registers, tiles times shared memory.
-# Products of ranks describe such a limit with few coefficients, so that few failures are enough to avoid the next.
+Launches fail where a product of parameters exceeds a resource: threads times registers, tiles times shared memory.
+Products of ranks describe such a limit with few coefficients, so that few failures are enough to avoid the next.
+"""
 
 from collections.abc import Sequence
 from itertools import combinations

@@ -1,10 +1,11 @@
-"""Search of a large space: local and evolutionary moves, chosen by a model."""
+"""Search of a large space: local and evolutionary moves, chosen by a model.
 
-# Candidates are neighbours of the best configurations, neighbours of the best one for each value of a parameter with
-# few values (a *niche*), and random ones. A Gaussian process predicts their times, a logistic regression whether they
-# fail. The search asks for the candidate with the largest expected improvement, reduced by its expected slowdown and
-# its probability of failing (`candidates.CandidatePool`). It never asks for a configuration twice or for an invalid
-# one.
+Candidates are neighbours of the best configurations, neighbours of the best one for each value of a parameter with
+few values (a *niche*), and random ones. A Gaussian process predicts their times, a logistic regression whether they
+fail. The search asks for the candidate with the largest expected improvement, reduced by its expected slowdown and
+its probability of failing (`candidates.CandidatePool`). It never asks for a configuration twice or for an invalid
+one.
+"""
 
 from collections.abc import Sequence
 from math import inf, log

@@ -1,12 +1,12 @@
 """Kernel Tuner's strategies as a search: `pip install 'kernelcast[kernel-tuner]'`.
 
 `choice` imports it for `--search kernel-tuner`.
-"""
 
-# A strategy of Kernel Tuner calls for costs; it cannot be asked. So it runs on a thread of its own, which works only
-# while `ask` waits for it. It draws from the generators of `random` and numpy that the whole process shares. So they
-# have numbers of its own while it works; afterwards the program finds them as they were. Other threads that draw from
-# them in that moment get the strategy's numbers.
+A strategy of Kernel Tuner calls for costs; it cannot be asked. So it runs on a thread of its own, which works only
+while `ask` waits for it. It draws from the generators of `random` and numpy that the whole process shares. So they
+have numbers of its own while it works; afterwards the program finds them as they were. Other threads that draw from
+them in that moment get the strategy's numbers.
+"""
 
 import queue
 import random

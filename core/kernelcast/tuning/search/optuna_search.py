@@ -1,10 +1,10 @@
 """Optuna's samplers as a search: `pip install 'kernelcast[optuna]'`.
 
 `choice` imports it for `--search optuna`.
-"""
 
-# Optuna knows neither restrictions nor that a configuration is measured once. So a proposal that is not valid, or is
-# known already, is replaced by the nearest one that is neither, and its result is added as if Optuna had proposed it.
+Optuna knows neither restrictions nor that a configuration is measured once. So a proposal that is not valid, or is
+known already, is replaced by the nearest one that is neither, and its result is added as if Optuna had proposed it.
+"""
 
 from collections.abc import Sequence
 from importlib import import_module

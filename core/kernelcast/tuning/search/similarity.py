@@ -1,12 +1,12 @@
 """Similarity of two configurations: the product over the parameters of a table of their values' similarity.
 
 It is the kernel function (covariance) of the Gaussian process in `surrogate`.
-"""
 
-# Two values of a number parameter are the more similar the closer their ranks are. Integers with five or more values
-# have a second term, the power of two that divides them: on a GPU 128 is often closer to 256 than to 112. A difference
-# in one parameter lowers the similarity to a floor and not to 0, so that the effects of the other parameters are learnt
-# from all configurations.
+Two values of a number parameter are the more similar the closer their ranks are. Integers with five or more values
+have a second term, the power of two that divides them: on a GPU 128 is often closer to 256 than to 112. A difference
+in one parameter lowers the similarity to a floor and not to 0, so that the effects of the other parameters are learnt
+from all configurations.
+"""
 
 from collections.abc import Sequence
 from math import exp, log, log2

@@ -2,20 +2,20 @@
 
 `guided` adds observations, `candidates` reads predictions, `weights` compares likelihoods. A *place* is the index of a
 value among its parameter's values.
-"""
 
-# Rasmussen & Williams, Gaussian Processes for Machine Learning (GPML), algorithm 2.1, with a constant mean m estimated
-# by generalised least squares. y are the logarithms of the n measured times, 1 is a vector of ones:
-#
-#   K = L Lᵀ           similarities of the observations, noise included, and their Cholesky factor
-#   z = L⁻¹ y          `_solved_times`
-#   u = L⁻¹ 1          `_solved_ones`
-#   m = z·u / u·u      the mean; the variance is s² = (z·z - m z·u) / n, with a prior
-#   v = L⁻¹ k          `UnmeasuredConfiguration.solved`; k are the similarities of the configuration to the observations
-#   m + v·z - m v·u    its predicted value; its variance is s² (1 - v·v)
-#   c = K⁻¹ (y - m 1)  `coefficients`: the predicted value is also m + k·c
-#
-# A new observation adds a row to L, and a number to z, u and every v: O(n) for a candidate.
+Rasmussen & Williams, Gaussian Processes for Machine Learning (GPML), algorithm 2.1, with a constant mean m estimated
+by generalised least squares. y are the logarithms of the n measured times, 1 is a vector of ones:
+
+  K = L Lᵀ           similarities of the observations, noise included, and their Cholesky factor
+  z = L⁻¹ y          `_solved_times`
+  u = L⁻¹ 1          `_solved_ones`
+  m = z·u / u·u      the mean; the variance is s² = (z·z - m z·u) / n, with a prior
+  v = L⁻¹ k          `UnmeasuredConfiguration.solved`; k are the similarities of the configuration to the observations
+  m + v·z - m v·u    its predicted value; its variance is s² (1 - v·v)
+  c = K⁻¹ (y - m 1)  `coefficients`: the predicted value is also m + k·c
+
+A new observation adds a row to L, and a number to z, u and every v: O(n) for a candidate.
+"""
 
 from collections.abc import Sequence
 from math import log, sqrt

@@ -1,7 +1,8 @@
-"""Chooses configurations to begin with, from measurements on other devices; a campaign passes them to its search."""
+"""Chooses configurations to begin with, from measurements on other devices; a campaign passes them to its search.
 
-# The best configuration of one device can be slow on another; the geometric mean over several devices is a better
-# guess. A wrong guess costs little: at most five are tried, and the rest is dropped when they do not help.
+The best configuration of one device can be slow on another; the geometric mean over several devices is a better
+guess. A wrong guess costs little: at most five are tried, and the rest is dropped when they do not help.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import exp, fsum, log

@@ -1,9 +1,10 @@
-"""The valid configurations of a space, numbered: immutable, and shared by campaign, search and program."""
+"""The valid configurations of a space, numbered: immutable, and shared by campaign, search and program.
 
-# Every configuration of the product of the values has an *ordinal*: its number in the order in which nested loops over
-# the parameters reach it, the last parameter innermost. Example: with values of x in (16, 32) and of y in (1, 2, 4),
-# the configuration x=32, y=2 has ordinal 4 (1 * 3 + 1). A *place* is the index of a value among its parameter's values.
-# The valid ordinals are a sorted array, so that a space of 100,000 configurations takes 800 kB.
+Every configuration of the product of the values has an *ordinal*: its number in the order in which nested loops over
+the parameters reach it, the last parameter innermost. Example: with values of x in (16, 32) and of y in (1, 2, 4),
+the configuration x=32, y=2 has ordinal 4 (1 * 3 + 1). A *place* is the index of a value among its parameter's values.
+The valid ordinals are a sorted array, so that a space of 100,000 configurations takes 800 kB.
+"""
 
 from array import array
 from bisect import bisect_left

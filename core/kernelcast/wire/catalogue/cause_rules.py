@@ -1,10 +1,11 @@
-"""Rules that find the cause of a degradation from features, as a table."""
+"""Rules that find the cause of a degradation from features, as a table.
 
-# The predictor (`causes/find.py`) tests the rules in order, for each GPU and program on it, at each cycle. Rules of one
-# topic answer one question (`MeaningQuestion`), and the first that holds decides; rules without a topic are
-# independent. Of several rules with one cause, the first that holds decides whether it is a page. An excuse is a result
-# that names the reason for which there is no cause; it ends its topic as a cause does. A condition on an unknown
-# feature does not hold. A limit without a source was chosen by us.
+The predictor (`causes/find.py`) tests the rules in order, for each GPU and program on it, at each cycle. Rules of one
+topic answer one question (`MeaningQuestion`), and the first that holds decides; rules without a topic are
+independent. Of several rules with one cause, the first that holds decides whether it is a page. An excuse is a result
+that names the reason for which there is no cause; it ends its topic as a cause does. A condition on an unknown
+feature does not hold. A limit without a source was chosen by us.
+"""
 
 import math
 from collections.abc import Mapping

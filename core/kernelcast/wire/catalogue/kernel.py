@@ -188,7 +188,7 @@ STEPS: Final = kafka_metric(
 ITEMS: Final = kafka_metric(
     "kernelcast.program.items",
     Kind.COUNTER,
-    "Units of work, such as samples or tokens: those of its DataLoader's batches, or what it says with step(items=).",
+    "Units of work, such as samples or tokens: those of its DataLoader's batches, or of step(items=).",
     unit="{item}",
     labels=PROGRAM_LABELS,
     source="probe",
@@ -355,8 +355,17 @@ PROBE_RUNNING: Final = kafka_metric(
 PROBE_MEASURED: Final = kafka_metric(
     "kernelcast.probe.measured",
     Kind.COUNTER,
-    "The part of kernelcast_probe_running_seconds_total in which kernels, copies and waits were measured. Their totals "
+    "The part of kernelcast_probe_running_seconds_total in which kernels and copies were measured. Their totals "
     "hold what was seen in it: a rate per second of wall time divides by the share of the two.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source=_PROBE,
+)
+PROBE_WAITS_MEASURED: Final = kafka_metric(
+    "kernelcast.probe.waits_measured",
+    Kind.COUNTER,
+    "The part of kernelcast_probe_running_seconds_total in which waits for the GPU were measured, which are left out "
+    "first where measuring costs too much.",
     unit="s",
     labels=PROGRAM_LABELS,
     source=_PROBE,
@@ -532,6 +541,7 @@ ROWS: Final = (
     PROBE_COVERAGE,
     PROBE_RUNNING,
     PROBE_MEASURED,
+    PROBE_WAITS_MEASURED,
     PROBE_COST,
     PROBE_OVERHEAD,
     PROBE_DECODING,

@@ -38,7 +38,7 @@ RAISED: Final = _own("raised_series", Kind.GAUGE, "Series with a forecast after 
 FITS: Final = _own(
     "fits_total",
     Kind.COUNTER,
-    "Models fitted, by model and outcome: estimated, reused (parameters of an earlier fit) or failed (a fallback).",
+    "Forecasts made, by model and outcome.",
     "model",
     "outcome",
 )

@@ -1,11 +1,11 @@
 """XIDs, the error numbers of NVIDIA's driver, as a table with the first action after each.
 
 Alert rules (`grafana/rules/gpu_errors.py`), the panel of errors and the rules for causes read it.
-"""
 
-# A number that is not in it has no known action. No single number asks for a replacement of the GPU: a failed row
-# remapping asks for it, or an error that returns after the reset. 109 (context switch timeout) is left out, because
-# sources differ: NVSentinel resets the GPU, the device plugin goes on using it.
+A number that is not in it has no known action. No single number asks for a replacement of the GPU: a failed row
+remapping asks for it, or an error that returns after the reset. 109 (context switch timeout) is left out, because
+sources differ: NVSentinel resets the GPU, the device plugin goes on using it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

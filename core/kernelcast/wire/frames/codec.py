@@ -1,10 +1,11 @@
-"""Frames to packets and back: `encode` and `decode`, pure functions that both ends of the probe's socket call."""
+"""Frames to packets and back: `encode` and `decode`, pure functions that both ends of the probe's socket call.
 
-# The socket is SOCK_SEQPACKET: one frame is one packet, so a reader never sees half of one. Each packet begins with
-# `HEADER`; a control frame's JSON follows, or packed rows (`wire.frames.rows`). Example, the bytes of
-# a `Bye`, which are magic, version 2, type 8, then JSON with the reason "exit":
-#
-#     4b 43  02  08  7b 22 72 65 61 73 6f 6e 22 3a 22 65 78 69 74 22 7d
+The socket is SOCK_SEQPACKET: one frame is one packet, so a reader never sees half of one. Each packet begins with
+`HEADER`; a control frame's JSON follows, or packed rows (`wire.frames.rows`). Example, the bytes of
+a `Bye`, which are magic, version 2, type 8, then JSON with the reason "exit":
+
+    4b 43  02  08  7b 22 72 65 61 73 6f 6e 22 3a 22 65 78 69 74 22 7d
+"""
 
 import json
 import struct

@@ -142,6 +142,7 @@ class Counters:
         malformed_hints: Frames of the exporter that the probe could not read.
         running_ns: Wall time since the process began to use a GPU; the same on each of its devices.
         measured_ns: The part of it in which kernels were measured.
+        waits_measured_ns: The part of it in which waits were measured.
         untimed_records: Activity records whose times could not be used; their launches, copies and waits are counted.
         step_durations: Lengths of the steps that `step_ns` is the sum of; None before the second one.
         skipped_steps: Steps whose update the program's gradient scaler skipped.
@@ -193,6 +194,7 @@ class Counters:
     allocator_retries: int = 0
     out_of_memory: int = 0
     job: tuple[tuple[str, str], ...] = ()
+    waits_measured_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

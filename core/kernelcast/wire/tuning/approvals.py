@@ -130,7 +130,7 @@ def answer_to(hint: Hint, state: ApprovalState, *, by: str, reason: str, time_ns
 def approved_mode(hint: Hint) -> HintMode:
     """Return the mode in which a hint is delivered after its approval.
 
-    A proposal says `dry_run`, so that exporters and programs of earlier revisions do not act on it.
+    A proposal says `dry_run`, so that whoever overlooks that it needs an approval changes nothing.
     """
     return HintMode.CANARY if hint.mode is HintMode.DRY_RUN else hint.mode
 

@@ -19,8 +19,10 @@ NVIDIA: Final = "nvidia.com/"
 DRA_DRIVER: Final = "gpu.nvidia.com"
 
 _REPLICA: Final = re.compile(r"(?:::|/vgpu)(\d+)$")
-_UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9A-Fa-f-]{8,}")
-_OLD_MIG: Final = re.compile(r"MIG-(GPU-[0-9A-Fa-f-]{8,})/(\d+)/\d+")
+_DIGITS: Final = r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+_UUID: Final = re.compile(rf"(?:GPU|MIG)-{_DIGITS}")
+"""Not `GPU-…-3`, as HAMi and Volcano name the shares that they offer to the kubelet."""
+_OLD_MIG: Final = re.compile(rf"MIG-(GPU-{_DIGITS})/(\d+)/\d+")
 _BY_NUMBER: Final = re.compile(r"(?:nvidia|gpu)(\d+)(?:/gi(\d+))?")
 _DRA_GPU: Final = re.compile(r"gpu-(\d+)")
 

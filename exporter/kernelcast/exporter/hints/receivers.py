@@ -52,13 +52,11 @@ class HintReceivers:
             return [[hint_id, sorted(uids)] for hint_id, uids in self._uids.items()]
 
     def restore(self, document: Any) -> None:
-        """Replace the content by a stored list; None (the state of an older exporter) changes nothing.
+        """Replace the content by a stored list.
 
         Raises:
             TypeError, ValueError: It is not one that `document` made.
         """
-        if document is None:
-            return
         uids = OrderedDict((str(hint_id), {int(uid) for uid in found}) for hint_id, found in document)
         with self._lock:
             self._uids, self._unknown_until_ns = uids, 0

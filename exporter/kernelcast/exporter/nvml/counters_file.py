@@ -96,7 +96,6 @@ class CountersFile:
     Args:
         path: Path of the table; None for our own table, which never changes.
         processes: Whether processes are sampled as well; no table names them. Can be changed.
-        names: Whether their names are read from this machine.
         nvlink: Metrics of each NVLink, which no table names either: one of `nvlink.CHOICES`.
 
     Attributes:
@@ -106,12 +105,9 @@ class CountersFile:
         ConfigurationError: As `read_table`.
     """
 
-    def __init__(
-        self, path: Path | None = None, *, processes: bool = True, names: bool = True, nvlink: str = nvlink.OFF
-    ) -> None:
+    def __init__(self, path: Path | None = None, *, processes: bool = True, nvlink: str = nvlink.OFF) -> None:
         self._path = path
         self.processes = processes
-        self._names = names
         self._nvlink = nvlink
         self._seen = self._version()
         self.table = CounterTable() if path is None else read_table(path)
@@ -122,7 +118,7 @@ class CountersFile:
         table = self.table
         sources = [SOURCE_ROWS[name] for name in table.rows if name in SOURCE_ROWS]
         rows = tuple(dict.fromkeys((*table.rows, *sources)))
-        return SamplerOptions(rows, self.processes, self._names, nvlink=self._nvlink, labels=table.labels)
+        return SamplerOptions(rows, self.processes, nvlink=self._nvlink, labels=table.labels)
 
     def changed(self) -> bool:
         """Whether there is a new table now.

@@ -145,6 +145,13 @@ class RecordedNvml:
         """Return the index of a GPU."""
         return int(gpu.owner)
 
+    def nvmlDeviceGetMemoryInfo(self, gpu: Handle, version: int | None = None) -> Any:  # noqa: N802  pynvml's name
+        """Return a GPU's memory; a driver whose answer has no reserved memory does not have version 2 of the call."""
+        memory = self._call("nvmlDeviceGetMemoryInfo", gpu)
+        if version is not None and not hasattr(memory, "reserved"):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        return memory
+
     def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: Handle, index: int) -> Handle:  # noqa: N802  pynvml's name
         """A compute instance of a GPU."""
         return self._handle("nvmlDeviceGetMigDeviceHandleByIndex", f"{gpu.owner}/{index}")

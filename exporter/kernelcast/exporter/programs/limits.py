@@ -164,6 +164,7 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("decoding_ns", frame.decoding_ns)
     _check_total("running_ns", frame.running_ns)
     _check_total("measured_ns", frame.measured_ns)
+    _check_total("waits_measured_ns", frame.waits_measured_ns)
     _check_total("skipped_steps", frame.skipped_steps)
     _check_total("progress_ns", frame.progress_ns)
     _check_total("compilations", frame.compilations)

@@ -130,6 +130,7 @@ class TraceSource:
                     regions=self._regions.rows(number),
                     running_ns=self._moment_ns - self._first_ns,
                     measured_ns=self._moment_ns - self._first_ns,
+                    waits_measured_ns=self._moment_ns - self._first_ns,
                 ),
                 variants=variants,
                 method=METHOD,

@@ -107,6 +107,7 @@ class Activity:
             step_ns=self._wall_ns if steps else 0,
             running_ns=self._wall_ns,
             measured_ns=self._wall_ns,
+            waits_measured_ns=self._wall_ns,
         )
 
     def _wait_between(self, idle_ns: int) -> None:

@@ -23,6 +23,7 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "device_ns": (kernel.DEVICE_TIME, ("state",)),
     "running_ns": (kernel.PROBE_RUNNING, ()),
     "measured_ns": (kernel.PROBE_MEASURED, ()),
+    "waits_measured_ns": (kernel.PROBE_WAITS_MEASURED, ()),
     "overhead_ns": (kernel.PROBE_OVERHEAD, ()),
     "decoding_ns": (kernel.PROBE_DECODING, ()),
     "dropped_frames": (kernel.PROBE_DROPPED, ()),

@@ -204,6 +204,7 @@ def _where_known(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
     if counters.running_ns:
         yield ("running_ns",), counters.running_ns
         yield ("measured_ns",), counters.measured_ns
+        yield ("waits_measured_ns",), counters.waits_measured_ns
 
 
 def _of_framework(counters: Counters) -> Iterator[tuple[CounterKey, int]]:

@@ -1,11 +1,10 @@
 """Converts an aggregator to a JSON document and back, with everything that it needs to continue.
 
-`StateFile` writes the document before each publication and reads it at the start; tests/compatibility has old ones.
+`StateFile` writes the document before each publication and reads it at the start.
 """
 
 from collections.abc import Mapping
 from itertools import chain
-from sys import float_info
 from typing import Any, Final
 
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramOnGpu
@@ -19,19 +18,6 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device
 
 Document = dict[str, Any]
-_DURATION_FIELDS: Final = 5
-"""Length of the list that `_durations` returns."""
-_NO_BUCKETS: Final[list[int]] = []
-LATER_COUNTERS: Final = {
-    "trials": frozenset({"trial_lost_ns", "trial_allowed_ns"}),
-    "steps": frozenset({"steps", "items", "step_ns"}),
-    "measured_time": frozenset({"running_ns", "measured_ns", "decoding_ns"}),
-    "lost_events": frozenset({"dropped_outcomes", "malformed_hints", "untimed_records"}),
-    "phases": frozenset(
-        {"skipped_steps", "phase_ns", "compilations", "compile_ns", "allocator_retries", "out_of_memory"}
-    ),
-}
-"""Sections of counters that earlier exporters do not know, and ignore: one in `counters` would fail their intervals."""
 HISTOGRAMS: Final = {"gaps": "launch_gaps", "step_durations": "step_durations"}
 """Place in the document to name of a histogram."""
 UNREADABLE: Final = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
@@ -71,11 +57,11 @@ def restore(aggregator: Aggregator, document: Document) -> list[str]:
         epoch_ns = max(epoch_ns, aggregator.epoch_ns)
     gpus = {
         GpuKey(hostname, uuid, source): GpuEnergy(str(index), int(start_ns), int(active_uj), int(idle_uj))
-        for hostname, uuid, source, index, start_ns, active_uj, idle_uj in document.get("energy", [])
+        for hostname, uuid, source, index, start_ns, active_uj, idle_uj in document["energy"]
     }
-    for hostname, uuid, source, unmeasured_uj in document.get("unmeasured_energy", []):
+    for hostname, uuid, source, unmeasured_uj in document["unmeasured_energy"]:
         gpus[GpuKey(hostname, uuid, source)].unmeasured_uj = int(unmeasured_uj)
-    outcome_ids = [str(event_id) for event_id in document.get("outcome_ids", [])]
+    outcome_ids = [str(event_id) for event_id in document["outcome_ids"]]
     aggregator.energy.gpus = gpus
     aggregator.outcome_ids.restore(outcome_ids)
     aggregator.epoch_ns = epoch_ns
@@ -106,7 +92,7 @@ def _member(member: ProgramOnGpu) -> Document:
         "start_ns": series.start_ns,
         "kernels": [_kernel(kernel) for kernel in series.kernels.values()],
         "other": {kernel_class: _launches(totals) for kernel_class, totals in series.other.items()},
-        **_counters(series.counters),
+        "counters": _counters(series.counters),
         **_histograms(series.durations),
         "metered": series.metered,
         "counted": series.counted,
@@ -123,23 +109,18 @@ def _restored_member(item: Document) -> ProgramOnGpu:
     kernels = [_restored_kernel(kernel) for kernel in item["kernels"]]
     series.kernels = {kernel.signature: kernel for kernel in kernels}
     series.other = {str(name): _restored_launches(totals) for name, totals in item["other"].items()}
-    series.counters = _restored_counters(item)
+    series.counters = _restored_counters(item["counters"])
     series.durations = _restored_histograms(item)
-    series.metered = bool(item.get("metered"))
-    series.counted = int(item.get("counted", 0))
-    series.other_energy_uj = {str(name): int(used_uj) for name, used_uj in item.get("other_energy_uj", {}).items()}
+    series.metered = bool(item["metered"])
+    series.counted = int(item["counted"])
+    series.other_energy_uj = {str(name): int(used_uj) for name, used_uj in item["other_energy_uj"].items()}
     series.outcomes = {(tunable, state): int(count) for tunable, state, count in item["outcomes"]}
-    series.measured = {str(tunable): float(ratio) for tunable, ratio in item["measured"].items() if _is_ratio(ratio)}
+    series.measured = {str(tunable): float(ratio) for tunable, ratio in item["measured"].items()}
     member = ProgramOnGpu(series)
     for restored, stored in ((member.live, item["live"]), (member.ended, item["ended"])):
         for nonce, process in stored.items():
             restored[nonce] = _restored_process(process, kernels)
     return member
-
-
-def _is_ratio(value: Any) -> bool:
-    """Whether a stored ratio can be exposed; until 26 November 2026 a program could report any JSON as its ratio."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= float_info.max
 
 
 def _kernel(kernel: KernelSeries) -> Document:
@@ -166,7 +147,7 @@ def _restored_kernel(item: Document) -> KernelSeries:
         pending=_restored_launches(item["pending"]),
         variants={str(variant): _restored_timed(totals) for variant, totals in item["variants"].items()},
         config=KernelName(**item["config"]) if item["config"] else None,
-        energy_uj=int(item.get("energy_uj", 0)),
+        energy_uj=int(item["energy_uj"]),
     )
 
 
@@ -175,7 +156,7 @@ def _process(process: ProcessTotals, numbers: dict[str, int]) -> Document:
         "names": [[kernel, numbers.get(name.signature, -1)] for kernel, name in process.names.items()],
         "rows": [[kernel, _launches(totals)] for kernel, totals in process.rows.items()],
         "variants": [_variant(row) for row in process.variants.values()],
-        **_counters(process.counters),
+        "counters": _counters(process.counters),
         **_histograms(process.durations),
     }
 
@@ -190,22 +171,17 @@ def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTot
     }
     process.rows = {int(kernel): _restored_launches(totals) for kernel, totals in item["rows"]}
     process.variants = {(row.kernel, row.variant): row for row in map(_restored_variant, item["variants"])}
-    process.counters = _restored_counters(item)
+    process.counters = _restored_counters(item["counters"])
     process.durations = _restored_histograms(item)
     return process
 
 
-def _counters(counters: Mapping[CounterKey, int]) -> Document:
-    section_of = {name: section for section, names in LATER_COUNTERS.items() for name in names}
-    rows: dict[str, list[list[Any]]] = {section: [] for section in ("counters", *LATER_COUNTERS)}
-    for key, total in counters.items():
-        rows[section_of.get(key[0], "counters")].append([*key, total])
-    return dict(rows)
+def _counters(counters: Mapping[CounterKey, int]) -> list[list[Any]]:
+    return [[*key, total] for key, total in counters.items()]
 
 
-def _restored_counters(item: Document) -> dict[CounterKey, int]:
-    """Read counters; those of a later exporter that this one cannot emit are left out."""
-    rows = chain(item["counters"], *(item.get(section, ()) for section in LATER_COUNTERS))
+def _restored_counters(rows: list[list[Any]]) -> dict[CounterKey, int]:
+    """Read counters; those that this exporter cannot emit are left out."""
     return {tuple(key): int(total) for *key, total in rows if key[0] in COUNTERS}
 
 
@@ -214,7 +190,7 @@ def _histograms(durations: Mapping[str, DurationTotals]) -> Document:
 
 
 def _restored_histograms(item: Document) -> dict[str, DurationTotals]:
-    return {name: _restored_durations(item[place]) for place, name in HISTOGRAMS.items() if item.get(place)}
+    return {name: _restored_durations(item[place]) for place, name in HISTOGRAMS.items() if item[place]}
 
 
 def _launches(totals: LaunchTotals) -> list[Any]:
@@ -233,9 +209,10 @@ def _launches(totals: LaunchTotals) -> list[Any]:
 
 
 def _restored_launches(item: list[Any]) -> LaunchTotals:
-    """Read the totals of a kernel; state files of version 1 end with the durations."""
-    launches, durations, queue = item[0], item[1 : 1 + _DURATION_FIELDS], item[1 + _DURATION_FIELDS :]
-    return LaunchTotals(int(launches), _restored_durations(durations), *map(int, queue))
+    launches, *durations, queue_delays, queue_delay_ns, graph_launches = item
+    return LaunchTotals(
+        int(launches), _restored_durations(durations), int(queue_delays), int(queue_delay_ns), int(graph_launches)
+    )
 
 
 def _durations(totals: DurationTotals) -> list[Any]:
@@ -257,24 +234,20 @@ def _restored_durations(item: list[Any]) -> DurationTotals:
 
 
 def _timed(totals: Timed) -> list[Any]:
-    """Write a variant in the form of durations without buckets."""
-    return [totals.count, totals.sum_ns, _number(totals.sum_squares_ns2), 0, _NO_BUCKETS]
+    return [totals.count, totals.sum_ns, _number(totals.sum_squares_ns2)]
 
 
 def _variant(row: VariantRow) -> list[Any]:
-    """Write a variant of one process."""
-    kernel, variant, launches, sum_ns, squares = row
-    return [kernel, variant, [launches, launches, sum_ns, _number(squares), 0, _NO_BUCKETS]]
+    return [row.kernel, row.variant, row.launches, row.sum_ns, _number(row.sum_squares_ns2)]
 
 
 def _restored_variant(item: list[Any]) -> VariantRow:
-    kernel, variant, (_launches, count, sum_ns, squares, *_) = item
-    return VariantRow(int(kernel), str(variant), int(count), int(sum_ns), int(squares))
+    kernel, variant, launches, sum_ns, squares = item
+    return VariantRow(int(kernel), str(variant), int(launches), int(sum_ns), int(squares))
 
 
 def _restored_timed(item: list[Any]) -> Timed:
-    """Read the totals of a variant; older files have buckets, which are ignored."""
-    count, sum_ns, squares = item[:3]
+    count, sum_ns, squares = item
     return Timed(int(count), int(sum_ns), int(squares))
 
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2s
 from typing import Any, Final
 
 from kernelcast.probe.activation.current import space as declare
 from kernelcast.probe.tuned.space import ProgramSpace
+from kernelcast.tuning.space.parameters import MAX_TEXT
 
 Arguments = tuple[Any, ...]
 Named = Mapping[str, Any]
@@ -51,7 +53,7 @@ def triton_autotune(  # noqa: PLR0913, PLR0917  the arguments of triton.autotune
 
     def decorate(kernel: Any) -> TunedKernel:
         restoring = Restoring(tuple(reset_to_zero or ()), tuple(restore_value or ()), pre_hook, post_hook)
-        texts = {str(config): config for config in configs or (DefaultConfig(),)}
+        texts = {_text(config): config for config in configs or (DefaultConfig(),)}
         chosen = name or getattr(kernel, "__name__", "") or getattr(getattr(kernel, "fn", None), "__name__", "kernel")
         space = declare(chosen, {PARAMETER: list(texts)}, start={PARAMETER: next(iter(texts))})
         return TunedKernel(
@@ -140,7 +142,7 @@ class Pruning:
             model, arguments = self._model, {**by_name, **named}
             expected = {id(one): model(**{**arguments, **one.all_kwargs()}) for one in found}
             found = sorted(found, key=lambda one: expected[id(one)])[:top]
-        return {str(one): one for one in found}
+        return {_text(one): one for one in found}
 
 
 class TunedKernel:
@@ -235,6 +237,15 @@ class TunedKernel:
         bucket = [given[name] for name in self._keys if name in given]
         bucket += [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
         return tuple(bucket)
+
+
+def _text(config: Any) -> str:
+    """Return the text by which a configuration is known; a long one ends in a digest of all of it."""
+    text = str(config)
+    if len(text) <= MAX_TEXT:
+        return text
+    digest = blake2s(text.encode(), digest_size=8).hexdigest()
+    return f"{text[: MAX_TEXT - 1 - len(digest)]} {digest}"
 
 
 def _bucket_of(bucket: Bucket, *_rest: object) -> Bucket:

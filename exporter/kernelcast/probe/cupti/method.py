@@ -17,6 +17,7 @@ from kernelcast.probe.cupti.capability import capabilities
 from kernelcast.probe.cupti.deltas import Absorber, Capability
 from kernelcast.probe.cupti.library import (
     GRAPH_TRACE,
+    KINDS,
     SUBSCRIBED_ALREADY,
     SYNCHRONIZATION,
     WORK_KINDS,
@@ -262,17 +263,15 @@ class ActivityMethod:
         if cupti is None or windows is None:
             return
         self._close_window()
-        kinds = [*WORK_KINDS]
-        if windows.level is Level.FULL:
-            kinds.append(SYNCHRONIZATION)
+        kinds = [*KINDS] if windows.waits else [*WORK_KINDS]
         if self._environment.environ.get("KERNELCAST_CUPTI_GRAPHS") == "whole":
             kinds.append(GRAPH_TRACE)
         cupti.enable(kinds)
-        if windows.level is not Level.FULL:
+        if not windows.waits:
             cupti.disable([SYNCHRONIZATION])
         if not windows.measuring:
             self._seen_ns, self._opened_ns = {}, self._environment.step_clock()
-            windows.switched(measuring=True)
+        windows.switched(measuring=True)
 
     def _pause(self) -> None:
         """End a window. Its last kernels may still run, so their records are collected at the next tick."""

@@ -6,12 +6,12 @@ from typing import Any
 def batch_items(iterator: Any, batch: Any) -> int:
     """Return the samples of a batch that a loader has put together; 0 where that is not known.
 
-    It is the first dimension of the batch's first tensor. A loader that puts nothing together gives what the dataset
-    does, and a list of as many entries as the loader's batch has is a batch of separate samples.
+    It is the first dimension of the batch's first tensor. A loader that puts nothing together
+    gives items of the dataset, and a list of as many entries as the loader's batch has is a batch of separate samples.
 
     Args:
         iterator: The loader's iterator.
-        batch: What it returned.
+        batch: The batch that it returned.
     """
     try:
         kind = type(batch)

@@ -35,7 +35,7 @@ _BY_BACKWARD: Final = (FORWARD, FORWARD, FORWARD, FORWARD, DATA, BACKWARD, EVALU
 _BY_STEP: Final = (OTHER, FORWARD, OTHER, OPTIMIZER, DATA, BACKWARD, EVALUATION)
 
 _FUSED: Final = 0
-"""Stands for the optimizers that step within `backward`, in the place of an optimizer's identity."""
+"""Identity of all optimizers that step within `backward`."""
 
 
 class Timeline:

@@ -72,8 +72,20 @@ class TorchMarks:
 
         self._hide(begins)
         self._hide(ends)
-        callback.on_compile_start(begins)
-        callback.on_compile_end(ends)
+
+        def listen() -> None:
+            callback.on_compile_start(begins)
+            callback.on_compile_end(ends)
+
+        def listening(clear: Callable[[Any], None]) -> Callable[[Any], None]:
+            def cleared(handler: Any) -> None:
+                clear(handler)
+                listen()
+
+            return cleared
+
+        listen()
+        self._wrap(type(callback.callback_handler), "clear", listening)  # `torch._dynamo.reset` removes all listeners
 
     def _mark_optimizers(self, base: Any) -> None:
         """Mark the step of every class of optimizers: those that have an instance already, and others at their first.
@@ -113,7 +125,7 @@ class TorchMarks:
         return wrapper
 
     def _hide(self, function: Any, *, below: bool = False) -> None:
-        """Have `torch.compile` run a function as it is; `below`: also what it calls."""
+        """Have `torch.compile` run a function as it is; `below`: also the functions that it calls."""
         eval_frame = self._eval_frame
         try:
             skip = eval_frame._FrameAction.SKIP  # noqa: SLF001

@@ -182,7 +182,11 @@ class MethodSelection:
         if level is SamplingLevel.OFF and before is not level:
             self._warn_off()
         sees_kernels = self._cupy.hooked or any(map(self._recorder.cells, self._recorder.devices()))
-        self._recorder.measured.switch(now_ns, measuring=sees_kernels and level is not SamplingLevel.OFF)
+        self._recorder.measured.switch(
+            now_ns,
+            measuring=sees_kernels and level is not SamplingLevel.OFF,
+            waits=self._recorder.reports_waits,
+        )
         return level
 
     def _check_profilers(self) -> None:

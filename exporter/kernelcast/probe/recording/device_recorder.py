@@ -80,6 +80,8 @@ class DeviceRecorder:
         self.clock: Callable[[], int] = monotonic_ns
         self.measured = MeasuredTime()
         """By `clock`; it begins with the first device that is used, unless a method of measurement began it before."""
+        self.reports_waits = False
+        """Whether the program itself reports its waits, which no method but CUPTI counts."""
         self.progress = StepTotals()
         self.phase: Callable[[], str] = str
         """Returns the phase that the program is in; empty where that is not known."""
@@ -128,7 +130,8 @@ class DeviceRecorder:
             return increase(totals.memcpy, (kind_text(kind), kind_text(pinned)), (OTHER, ""), amounts)
 
     def sync(self, kind: str, waited_ns: int, *, device: int = 0) -> None:
-        """Add one wait of the program for the device."""
+        """Add one wait of the program for the device, which the program itself reports."""
+        self.reports_waits = True
         self.syncs(kind, 1, waited_ns, device=device)
 
     @guarded

@@ -99,6 +99,8 @@ class StepTotals:
         if not self._is_explicit:
             self._is_explicit = True
             if self.steps:
+                if not self.items:
+                    self._add_items(items)
                 return
         self._add(now_ns, items)
 
@@ -117,6 +119,9 @@ class StepTotals:
         self.steps += 1
         self.last_ns = self.progress_ns = now_ns
         self.ends_ns.append(now_ns)
+        self._add_items(items)
+
+    def _add_items(self, items: float) -> None:
         if items:
             if type(items) is int:
                 more = items

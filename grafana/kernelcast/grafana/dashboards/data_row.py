@@ -7,7 +7,7 @@ from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, exporter, kernel
-from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.catalogue.devices import gpu
 
 _LATE_SECONDS, _OLD_SECONDS = 60, 300
 """Ages from which the data is shown in orange, and in red."""
@@ -59,9 +59,7 @@ def _source() -> Placed:
         "GPUs by source",
         "GPUs with live data, and those whose series come from a recording or from the simulation (label source).",
     )
-    measured = (
-        f"group by ({_GPU}, source) ({promql.series(device.FB_USED)} or {promql.series(kernel.DEVICE_TIME, free=_ALL)})"
-    )
+    measured = f"group by ({_GPU}, source) ({promql.measured_here()} or {promql.series(kernel.DEVICE_TIME, free=_ALL)})"
     expr = f'label_replace(count by (source) ({measured}), "source", "live", "source", "")'
     return stat(text, [Query(expr, "{{source}}")], Axis("short", low=0, decimals=0), named=True, height=3)
 

@@ -13,7 +13,7 @@ from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.model.variables import LabelVariable, RankedVariable
 from kernelcast.grafana.scores import with_class
 from kernelcast.wire.catalogue import forecast, forecast_scores, kernel
-from kernelcast.wire.catalogue.devices import accelerator, device
+from kernelcast.wire.catalogue.devices import accelerator
 from kernelcast.wire.catalogue.model import Metric
 
 _SUBJECT: Final = "{{Hostname}} GPU {{gpu}} {{program}} {{kernel}}"
@@ -74,10 +74,10 @@ def _of_owner(label: str, measured: str, *matchers: str) -> str:
     known = f"{promql.name(forecast.FORECAST_VALUE)}|{promql.name(kernel.PROBE_USER)}"
     where = ", ".join((OWNER, *(one for one in matchers if one.startswith("Hostname"))))
     ranked = f'({_trouble(label, *matchers)}) and on ({label}) {{__name__=~"{known}", {where}}}'
-    device_metrics = "|".join(promql.name(row) for row in (device.FB_USED, accelerator.MEMORY_USED))
+    device_metrics = "|".join(promql.name(row) for row in (*promql.GPU_ROWS, accelerator.MEMORY_USED))
     now = f'-1 * group by ({label}) ({{__name__=~"{device_metrics}", {where}}})'
     reported = f'-2 * group by ({label}) ({{__name__=~"{measured}", {where}}})'
-    lately = f"-3 * group by ({label}) (present_over_time({promql.name(device.FB_USED)}{{{where}}}[1h]))"
+    lately = f"-3 * group by ({label}) ({promql.measured_within('1h', where)})"
     return f"({ranked}) or on () ({now} or {reported}) or on () {lately}"
 
 

@@ -5,18 +5,18 @@ from typing import Any, Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.variables import DatasourceVariable, LabelVariable
 from kernelcast.wire.catalogue import forecast, kernel, runtime
-from kernelcast.wire.catalogue.devices import accelerator, device
+from kernelcast.wire.catalogue.devices import accelerator
 
 OWN_ALERTS: Final = 'alertname=~"Kernelcast.+", severity!="none"'
 """Matchers of our alerts for people: neither the heartbeat, Watchdog, nor those by which Alertmanager only mutes."""
 ALERT_SUBJECT: Final = "Hostname, gpu, program"
 """Labels by which alerts are listed, counted and marked: a fault of a GPU slows many kernels of a program at once."""
 
-_OWNED: Final = "|".join(promql.name(row) for row in (device.FB_USED, accelerator.MEMORY_USED, kernel.PROBE_USER))
+_OWNED: Final = "|".join(promql.name(row) for row in (*promql.GPU_ROWS, accelerator.MEMORY_USED, kernel.PROBE_USER))
 """Series that name a job: of devices, and of programs with the probe."""
 
-ANY_GPU: Final = "|".join(promql.name(row) for row in (device.FB_USED, kernel.LAUNCHES, kernel.PROBE_USER))
-"""Frame buffer memory: the one metric that every GPU has, and every MIG instance, too. Launches have no user, so a
+ANY_GPU: Final = "|".join(promql.name(row) for row in (*promql.GPU_ROWS, kernel.LAUNCHES, kernel.PROBE_USER))
+"""Every GPU has one of the first rows, and every MIG instance, too. Launches have no user, so a
 chosen user leaves the programs that are known to be that user's."""
 
 ANY_NODE: Final = f"{ANY_GPU}|{promql.name(accelerator.MEMORY_USED)}"

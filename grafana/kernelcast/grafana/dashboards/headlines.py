@@ -12,14 +12,13 @@ from kernelcast.grafana.model import label_links
 from kernelcast.grafana.model.panels import ROOMY, Axis, EmptyText, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.kernels import COLLECTIVE
 
 _LAUNCHES: Final = promql.series(kernel.LAUNCHES, free=("kernel",))
 _WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"
 """A kernel's name up to its template arguments, parameters or hash; backslashes doubled for PromQL's string."""
-_GPUS: Final = f"group by (Hostname, gpu, UUID) ({promql.series(device.FB_USED)} or {_LAUNCHES})"
+_GPUS: Final = f"group by (Hostname, gpu, UUID) ({promql.measured_here()} or {_LAUNCHES})"
 _SOON_SECONDS: Final = 3600
 """Time to a breach below which it is red."""
 

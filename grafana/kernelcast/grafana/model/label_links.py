@@ -1,6 +1,7 @@
-"""Links on labels: every node, GPU, program, kernel, tunable and metric that a panel shows leads to its page."""
+"""Links on labels: every node, GPU, program, kernel, tunable and metric that a panel shows leads to its page.
 
-# `panels` and `tables` add them by the labels in legends and columns.
+`panels` and `tables` add them by the labels in legends and columns.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final

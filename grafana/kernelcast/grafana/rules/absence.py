@@ -1,5 +1,6 @@
 """PromQL for alerts about absence: groups whose series are no longer written, and instances that do not work."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -27,7 +28,7 @@ def of_all(rule: AlertRule, *, name: str, works: str, service: str) -> AlertRule
     )
 
 
-def lately(alert: str, metric: str, *, by: str, profile: Profile) -> str:
+def lately(alert: str, seen: Callable[[str], str], *, by: str, profile: Profile) -> str:
     """Groups that were seen within the last hour, and those about which the alert has fired since.
 
     Without the second part an alert about absent series would end an hour after they were lost, although they are
@@ -35,12 +36,12 @@ def lately(alert: str, metric: str, *, by: str, profile: Profile) -> str:
 
     Args:
         alert: Name of the alert.
-        metric: Name of the metric that is expected.
+        seen: Given a window, the expression of what was seen within it.
         by: Labels of a group, which the alert has.
         profile: Scales the hour.
     """
     still = fired_lately(alert, by=by, profile=profile)
-    return f"(group by ({by}) (present_over_time({metric}[{profile.window(HOUR)}])) or {still})"
+    return f"(group by ({by}) ({seen(profile.window(HOUR))}) or {still})"
 
 
 def fired_lately(alert: str, *, by: str, profile: Profile) -> str:

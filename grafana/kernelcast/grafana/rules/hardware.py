@@ -84,13 +84,16 @@ def _down() -> AlertRule:
 
 def _unmeasured() -> AlertRule:
     answers = f"max by (Hostname, gpu, UUID) ({promql.name(gpu.GPU_UP)}) == 1"
+    rows = "|".join(map(promql.name, promql.GPU_ROWS))
+    lacking = f'{promql.name(gpu.FIELD_ABSENT)}{{field=~"{rows}"}}'
     return AlertRule(
         name="KernelcastGpuUnmeasured",
-        expr=f"{answers} unless on (Hostname, UUID) {promql.name(device.FB_USED)}",
+        expr=f"{answers} unless on (Hostname, UUID) {promql.measured()} unless on (Hostname, UUID) {lacking}",
         hold_seconds=10 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary=f"{_GPU} answers, and its device metrics are missing",
-        description="The exporter reads this GPU, but DCGM_FI_* are not in Prometheus. Either a dcgm-exporter writes "
+        description="The exporter reads this GPU, but neither its memory nor its utilisation is in Prometheus, nor a "
+        "reason why the GPU lacks them. Either a dcgm-exporter writes "
         "them that Prometheus does not scrape, or they were switched off.",
         action="kernelcast_exporter_device_metrics_off has the reason. Have Prometheus scrape the dcgm-exporter of "
         "that node, or stop it, or set exporter.device_metrics to on.",
@@ -100,8 +103,8 @@ def _unmeasured() -> AlertRule:
 
 
 def _silent(profile: Profile) -> AlertRule:
-    seen = promql.name(device.FB_USED)
-    recently = lately("KernelcastGpuSilent", seen, by="Hostname, gpu, UUID", profile=profile)
+    seen = promql.measured()
+    recently = lately("KernelcastGpuSilent", promql.measured_within, by="Hostname, gpu, UUID", profile=profile)
     detached = f"present_over_time({promql.name(gpu.GPU_DETACHED)}[{profile.window(HOUR)}])"
     expected = f"{recently} unless on (Hostname, UUID) {seen} unless on (Hostname, UUID) {detached}"
     return AlertRule(

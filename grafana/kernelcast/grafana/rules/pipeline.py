@@ -8,7 +8,7 @@ from kernelcast.grafana.rules.absence import fired_lately, of_all
 from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import LAG, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge, predictor, runtime
-from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.catalogue.devices import gpu
 
 _ABSENT_SECONDS: Final = 4 * MINUTE
 """Time without a node's series after which they count as ended, where nothing says that the exporter has."""
@@ -41,10 +41,10 @@ def _predictor_down(profile: Profile) -> AlertRule:
 
 
 def _exporter_stale(profile: Profile) -> AlertRule:
-    name, seen, answers = "KernelcastExporterStale", promql.name(device.FB_USED), promql.name(gpu.GPU_UP)
+    name, seen, answers = "KernelcastExporterStale", promql.measured(), promql.name(gpu.GPU_UP)
     # job and instance of the silent producer, so that Alertmanager can mute what follows from this.
     by = "Hostname, job, instance"
-    known = f"group by ({by}) (present_over_time({seen}[{profile.window(HOUR)}]))"
+    known = f"group by ({by}) ({promql.measured_within(profile.window(HOUR))})"
     # The bridge says so while the series are still there; an exporter that is scraped without a bridge has `up`.
     silent = f"max by (job, instance) ({promql.name(bridge.PRODUCER_UP)}) == 0"
     silent += f" unless on () group({promql.name(bridge.KAFKA_OUTAGE)} > 0)"
@@ -52,7 +52,7 @@ def _exporter_stale(profile: Profile) -> AlertRule:
     # A bridge that starts has no series either, and its own alert comes after two minutes.
     window = profile.window(_ABSENT_SECONDS)
     absent = (
-        f"{known} unless on (Hostname) (present_over_time({seen}[{window}]) or present_over_time({answers}[{window}]))"
+        f"{known} unless on (Hostname) ({promql.measured_within(window)} or present_over_time({answers}[{window}]))"
     )
     still = f"{fired_lately(name, by=by, profile=profile)} unless on (Hostname) ({seen} or {answers})"
     return AlertRule(

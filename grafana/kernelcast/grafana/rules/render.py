@@ -37,6 +37,8 @@ _OPTIONAL: Final = re.compile(r"{{ with .*?{{ end }}")
 _FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")
 """What an alert fills in for its own subject, and a page about all alerts of that name can only name."""
 
+_DEVICE_ROW: Final = re.compile(r"DCGM_FI_\w+")
+
 _GENERATED: Final = "Made by `kernelcast grafana generate`; change grafana/kernelcast/grafana/rules instead."
 
 
@@ -89,6 +91,7 @@ def runbooks(profile: Profile) -> str:
 def _runbook(alert: AlertRule, profile: Profile) -> str:
     held = f", after {profile.hold(alert.hold_seconds)}" if alert.hold_seconds else ", at once"
     kept = f"; kept for {profile.hold(alert.keep_seconds)} after its condition ended" if alert.keep_seconds else ""
+    rows = ", ".join(f"`{row}`" for row in dict.fromkeys(_DEVICE_ROW.findall(alert.expr)))
     parts = [
         f"## {alert.name}",
         f"Severity: {alert.severity}{held}{kept}. Dashboard: `{alert.dashboard}`.",
@@ -96,6 +99,7 @@ def _runbook(alert: AlertRule, profile: Profile) -> str:
         f"**First:** {_of_any(alert.action)}",
         "\n".join(f"{number}. {step}" for number, step in enumerate(alert.steps, start=1)),
         f"Source: {alert.source}." if alert.source else "",
+        f"Needs of the GPU: {rows}. A GPU without them has no such alert." if rows else "",
         f"```promql\n{alert.expr}\n```",
     ]
     return "\n\n".join(part for part in parts if part)

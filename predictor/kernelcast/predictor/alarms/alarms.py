@@ -1,6 +1,7 @@
-"""Keeps the findings of a fleet: candidates of single series in, few findings with stable ids out."""
+"""Keeps the findings of a fleet: candidates of single series in, few findings with stable ids out.
 
-# `FindingLog` calls `Alarms.step` once a cycle, writes the findings that it returns to Kafka, and saves its state.
+`FindingLog` calls `Alarms.step` once a cycle, writes the findings that it returns to Kafka, and saves its state.
+"""
 
 import math
 from collections import defaultdict

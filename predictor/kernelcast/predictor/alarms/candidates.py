@@ -1,6 +1,7 @@
-"""Candidate findings of single series: since when each lasts, how often it has returned, and whether it is accepted."""
+"""Candidate findings of single series: since when each lasts, how often it has returned, and whether it is accepted.
 
-# `Alarms.step` updates them once a cycle and groups the accepted ones into findings.
+`Alarms.step` updates them once a cycle and groups the accepted ones into findings.
+"""
 
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping

@@ -1,7 +1,8 @@
-"""Keeps findings from cycle to cycle, writes those that change to Kafka, and reads people's marks."""
+"""Keeps findings from cycle to cycle, writes those that change to Kafka, and reads people's marks.
 
-# `cycling` calls `FindingLog.cycle` in each cycle; `service` calls `poll` on the thread that reads Kafka. `alarms`
-# decides which findings begin and end.
+`cycling` calls `FindingLog.cycle` in each cycle; `service` calls `poll` on the thread that reads Kafka. `alarms`
+decides which findings begin and end.
+"""
 
 import json
 import math

@@ -13,7 +13,7 @@ from kernelcast.predictor.alarms.findings import Open
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.errors import EventError, WireError
 from kernelcast.wire.events import finding_from, to_event
-from kernelcast.wire.findings import Finding, Scope, Severity
+from kernelcast.wire.findings import Finding, Scope
 
 VERSION: Final = 1
 
@@ -111,8 +111,6 @@ def _from_open(one: Open) -> dict[str, Any]:
 
 def _open(data: Mapping[str, Any]) -> Open:
     published = None if data["published"] is None else finding_from(data["published"])
-    # States of before 25 November 2026 lack `was_paged`: there the published finding shows it.
-    paged = published is not None and published.severity is Severity.PAGE and not published.held
     return Open(
         finding_id=str(data["finding_id"]),
         scope=Scope(data["scope"]),
@@ -121,7 +119,7 @@ def _open(data: Mapping[str, Any]) -> Open:
         began_ns=int(data["began_ns"]),
         published=published,
         published_ns=int(data["published_ns"]),
-        was_paged=bool(data.get("was_paged", paged)),
+        was_paged=bool(data["was_paged"]),
     )
 
 

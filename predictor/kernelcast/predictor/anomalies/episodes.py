@@ -1,6 +1,7 @@
-"""Episodes: stretches in which a series deviates; each has one alarm, however long it lasts."""
+"""Episodes: stretches in which a series deviates; each has one alarm, however long it lasts.
 
-# `AnomalyDetector.step` calls it with the scores of an interval, after the evidence was gathered.
+`AnomalyDetector.step` calls it with the scores of an interval, after the evidence was gathered.
+"""
 
 from typing import Final, TypeAlias
 

@@ -1,7 +1,8 @@
-"""Evidence of an anomaly: how improbable each feature and each run of a series is at the newest interval."""
+"""Evidence of an anomaly: how improbable each feature and each run of a series is at the newest interval.
 
-# `AnomalyDetector` asks for it in each interval (`gather`), and lets the models learn the interval afterwards
-# (`learn`). Improbabilities are -log10 of probabilities: 3 means one in a thousand.
+`AnomalyDetector` asks for it in each interval (`gather`), and lets the models learn the interval afterwards
+(`learn`). Improbabilities are -log10 of probabilities: 3 means one in a thousand.
+"""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias

@@ -1,6 +1,7 @@
-"""Levels (moving means) and range of each series, and the features: the newest value's distances from them."""
+"""Levels (moving means) and range of each series, and the features: the newest value's distances from them.
 
-# `EvidenceModel` computes the features of an interval, whose improbability `tails` gives, and then learns the values.
+`EvidenceModel` computes the features of an interval, whose improbability `tails` gives, and then learns the values.
+"""
 
 from typing import Final, TypeAlias
 

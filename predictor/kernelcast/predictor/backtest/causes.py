@@ -1,6 +1,7 @@
-"""Cause of each alert of recorded series: from companions where there are any, else that of the metric itself."""
+"""Cause of each alert of recorded series: from companions where there are any, else that of the metric itself.
 
-# `Backtest` calls `alert_causes` for each batch, after the alerts are known.
+`Backtest` calls `alert_causes` for each batch, after the alerts are known.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

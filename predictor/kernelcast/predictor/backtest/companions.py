@@ -1,6 +1,7 @@
-"""Companions of recorded series: other metrics of the same GPU, from CSV with the columns `timestamp,metric,value`."""
+"""Companions of recorded series: other metrics of the same GPU, from CSV with the columns `timestamp,metric,value`.
 
-# `backtest.command` reads them (`--companions`); they give limits and load to `breaches`, and evidence to `causes`.
+`backtest.command` reads them (`--companions`); they give limits and load to `breaches`, and evidence to `causes`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

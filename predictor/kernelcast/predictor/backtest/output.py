@@ -1,6 +1,7 @@
-"""Writes the file of a backtest: one row per input row, and the rows of `--horizon` after each series."""
+"""Writes the file of a backtest: one row per input row, and the rows of `--horizon` after each series.
 
-# `backtest.command` checks the path before anything is computed, and writes the file at the end.
+`backtest.command` checks the path before anything is computed, and writes the file at the end.
+"""
 
 import csv
 import math

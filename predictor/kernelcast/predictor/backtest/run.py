@@ -1,6 +1,7 @@
-"""Forecasts of recorded series: of each row, made `--ahead` earlier, and for `--horizon` after the end."""
+"""Forecasts of recorded series: of each row, made `--ahead` earlier, and for `--horizon` after the end.
 
-# `Backtest` calls it per batch; the forecasts are those of the live predictor (`forecasting`).
+`Backtest` calls it per batch; the forecasts are those of the live predictor (`forecasting`).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,6 +1,7 @@
-"""Features of a GPU: clocks and their event reasons, temperature, memory, error counters, links, telemetry."""
+"""Features of a GPU: clocks and their event reasons, temperature, memory, error counters, links, telemetry.
 
-# `causes.features` calls each function with the observed metrics; it returns no feature where a metric is missing.
+`causes.features` calls each function with the observed metrics; it returns no feature where a metric is missing.
+"""
 
 from typing import Final
 

@@ -1,7 +1,8 @@
-"""Compares a kernel on a GPU with the baselines that the other nodes of the fleet have shared."""
+"""Compares a kernel on a GPU with the baselines that the other nodes of the fleet have shared.
 
-# `cycle.causes.fleet_comparison` calls it once per block. A GPU that was slow from its first minute has no past that
-# shows it; the same kernel on the other nodes does.
+`cycle.causes.fleet_comparison` calls it once per block. A GPU that was slow from its first minute has no past that
+shows it; the same kernel on the other nodes does.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
-"""Input of the features: metrics of GPUs or of kernels on them, on one grid, and facts about their surroundings."""
+"""Input of the features: metrics of GPUs or of kernels on them, on one grid, and facts about their surroundings.
 
-# `cycle.causes` and `backtest.causes` fill it; `device_features` and `program_features` read it.
+`cycle.causes` and `backtest.causes` fill it; `device_features` and `program_features` read it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

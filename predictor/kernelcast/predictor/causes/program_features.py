@@ -1,6 +1,7 @@
-"""Features of one kernel of a program on a GPU: its duration by its own past, by its peers, and since a deploy."""
+"""Features of one kernel of a program on a GPU: its duration by its own past, by its peers, and since a deploy.
 
-# `causes.features` calls each function with the observed metrics. "x by y" is the ratio x / y.
+`causes.features` calls each function with the observed metrics. "x by y" is the ratio x / y.
+"""
 
 from typing import Final
 

@@ -1,6 +1,7 @@
-"""Forecasts of the series that are published, at their horizons: from blocks, and from hours for distant horizons."""
+"""Forecasts of the series that are published, at their horizons: from blocks, and from hours for distant horizons.
 
-# `Publication` asks for the rows that are due, once per block; the arithmetic is in `predictor.forecasting`.
+`Publication` asks for the rows that are due, once per block; the arithmetic is in `predictor.forecasting`.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

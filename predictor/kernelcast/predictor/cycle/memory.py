@@ -1,6 +1,7 @@
-"""State of the detector for every row: the alert rule, the last evaluation, and baselines."""
+"""State of the detector for every row: the alert rule, the last evaluation, and baselines.
 
-# `Detection` writes it; `Publication`, `Claims` and the finders of causes read it; `engine` saves a part of it.
+`Detection` writes it; `Publication`, `Claims` and the finders of causes read it; `engine` saves a part of it.
+"""
 
 from typing import Final, TypeAlias
 
@@ -130,10 +131,8 @@ class DetectorMemory:
 
     def restore_alarms(self, rows: Ints, saved: Ints) -> None:
         """Restore what `saved_alarms` returned, of rows that are synced already."""
-        # Earlier versions saved 2 in place of the time.
-        crossed_ns = np.where(saved[:, 0] == 2, saved[:, 1], saved[:, 0])
         self.firing[rows] = saved[:, 0] > 0
-        self.crossed_ns[rows] = np.where(saved[:, 0] > 1, crossed_ns, 0)
+        self.crossed_ns[rows] = np.where(saved[:, 0] > 1, saved[:, 0], 0)
         self.since_ns[rows] = saved[:, 1]
 
     def silence(self, rows: Ints) -> None:

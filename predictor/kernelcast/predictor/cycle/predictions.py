@@ -1,6 +1,7 @@
-"""Results of a cycle: predictions to be published, reasons for abstaining, and the cycle's cost."""
+"""Results of a cycle: predictions to be published, reasons for abstaining, and the cycle's cost.
 
-# `Publication` fills them; `publish` and `findings` write them to Kafka, `measures` counts them.
+`Publication` fills them; `publish` and `findings` write them to Kafka, `measures` counts them.
+"""
 
 from collections import Counter
 from collections.abc import Mapping

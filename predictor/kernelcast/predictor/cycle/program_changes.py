@@ -1,7 +1,8 @@
-"""Changes that programs report: code versions, values of tunables, and trials of hints."""
+"""Changes that programs report: code versions, values of tunables, and trials of hints.
 
-# `Engine.run_cycle` collects them for each cycle. `Regimes` begins a regime of the kernels that changed. Blocks of a
-# trial, in which a kernel ran with two values in turn, count neither for a baseline nor as a slowdown.
+`Engine.run_cycle` collects them for each cycle. `Regimes` begins a regime of the kernels that changed. Blocks of a
+trial, in which a kernel ran with two values in turn, count neither for a baseline nor as a slowdown.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,9 +3,9 @@
 At every interval the weight of a method is a power of its recent absolute error, relative to the best one's; methods
 that lose to the last value are left out. The combined forecast is the weighted median, which a burst in one method does
 not move. Its quantiles rest on its own past errors at the same lead (`error_quantiles`).
-"""
 
-# `backtest.run` calls `forecast` for every interval of a recording; `path` forecasts from the end of a panel.
+`backtest.run` calls `forecast` for every interval of a recording; `path` forecasts from the end of a panel.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

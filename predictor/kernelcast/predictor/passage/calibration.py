@@ -1,6 +1,7 @@
-"""Calibration of breach probabilities: a monotone map for each horizon, and the origin of its data."""
+"""Calibration of breach probabilities: a monotone map for each horizon, and the origin of its data.
 
-# `first_passage` applies it; `scoring.site_calibration` adds maps from a site's own outcomes.
+`first_passage` applies it; `scoring.site_calibration` adds maps from a site's own outcomes.
+"""
 
 import json
 from dataclasses import dataclass

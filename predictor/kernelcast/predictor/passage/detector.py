@@ -1,8 +1,9 @@
-"""Probability of a breach, for many series at one moment, from their blocks of the last two days."""
+"""Probability of a breach, for many series at one moment, from their blocks of the last two days.
 
-# `run` calls `evaluate` at the ends of blocks. The steps: limit (given, or a multiple of the learnt baseline), the
-# part that the load explains, trend, first passage. Series are divided by their limit and directed so that a rise is
-# bad.
+`run` calls `evaluate` at the ends of blocks. The steps: limit (given, or a multiple of the learnt baseline), the
+part that the load explains, trend, first passage. Series are divided by their limit and directed so that a rise is
+bad.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Final

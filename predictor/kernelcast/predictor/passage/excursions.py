@@ -2,9 +2,9 @@
 
 An absolute limit is passed or not. A limit that was learnt from the series itself says nothing where the series often
 passes it: durations that a CPU measures, or of a kernel with two speeds, have no usual value.
-"""
 
-# `detector` uses it to decide whether the present run beyond the limit is a fault or usual for the series.
+`detector` uses it to decide whether the present run beyond the limit is a fault or usual for the series.
+"""
 
 from dataclasses import dataclass
 from typing import Final

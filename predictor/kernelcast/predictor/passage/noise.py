@@ -1,6 +1,7 @@
-"""Noise of a block and its correlation with the next one, from the last day of each series."""
+"""Noise of a block and its correlation with the next one, from the last day of each series.
 
-# `trend` computes errors of slopes from it, `detector` the noise of slow blocks.
+`trend` computes errors of slopes from it, `detector` the noise of slow blocks.
+"""
 
 from typing import Final
 

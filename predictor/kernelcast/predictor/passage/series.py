@@ -1,6 +1,7 @@
-"""Input of the passage detector: series condensed to blocks of five minutes, with limits and companions."""
+"""Input of the passage detector: series condensed to blocks of five minutes, with limits and companions.
 
-# `cycle.panels` makes it from live series, `backtest.breaches` from recorded ones.
+`cycle.panels` makes it from live series, `backtest.breaches` from recorded ones.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

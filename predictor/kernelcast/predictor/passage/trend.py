@@ -1,9 +1,9 @@
 """Trend of each series: robust lines over two and eight hours, after the last step, with their uncertainty.
 
 Theil and Sen: Gilbert, Statistical Methods for Environmental Pollution Monitoring (1987), section 16.5.
-"""
 
-# `detector` estimates it from blocks; `causes.device_features` does so for temperature and memory.
+`detector` estimates it from blocks; `causes.device_features` does so for temperature and memory.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Final

@@ -1,7 +1,8 @@
-"""Compares the workers of one program step by step: measurements in, findings and the division of work out."""
+"""Compares the workers of one program step by step: measurements in, findings and the division of work out.
 
-# `cycle.causes.stragglers` has one detector per program, whose steps are blocks; replays give the program's own steps.
-# A *course* is a series of slow steps of one worker, a *stage* a group of workers with the same part of a pipeline.
+`cycle.causes.stragglers` has one detector per program, whose steps are blocks; replays give the program's own steps.
+A *course* is a series of slow steps of one worker, a *stage* a group of workers with the same part of a pipeline.
+"""
 
 from collections import deque
 from dataclasses import dataclass, field, replace

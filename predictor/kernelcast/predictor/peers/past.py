@@ -1,6 +1,7 @@
-"""Reference of workers with few peers: their own past, shifted by the change that all workers share."""
+"""Reference of workers with few peers: their own past, shifted by the change that all workers share.
 
-# `WorkerTest` asks it at each step.
+`WorkerTest` asks it at each step.
+"""
 
 from typing import Final
 

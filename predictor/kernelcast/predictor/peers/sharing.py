@@ -1,6 +1,7 @@
-"""Work that a replica's members share: longer data at a step, or, if it lasts, slow workers in every stage."""
+"""Work that a replica's members share: longer data at a step, or, if it lasts, slow workers in every stage.
 
-# `WorkerTest` takes the shared part out of each member's excess before it tests the member.
+`WorkerTest` takes the shared part out of each member's excess before it tests the member.
+"""
 
 from typing import Final
 

@@ -1,7 +1,8 @@
-"""Scores of published forecasts and probabilities, by class of metric and horizon, on event time."""
+"""Scores of published forecasts and probabilities, by class of metric and horizon, on event time.
 
-# `cycle.scores.outcomes` calls `Scoring` in each cycle: `settle` for the blocks that have ended, then `claim_...`. Time
-# is counted in blocks of event time. A series has at most one pending claim for each horizon, so they do not overlap.
+`cycle.scores.outcomes` calls `Scoring` in each cycle: `settle` for the blocks that have ended, then `claim_...`. Time
+is counted in blocks of event time. A series has at most one pending claim for each horizon, so they do not overlap.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.intervals import IntervalScores
 from kernelcast.predictor.scoring.probabilities import BreachScores
 from kernelcast.predictor.scoring.site_calibration import RowCalibration, SiteCalibration, fit
-from kernelcast.predictor.scoring.widening import SAVED, SAVED_LATER
+from kernelcast.predictor.scoring.widening import SAVED
 from kernelcast.wire.errors import WireError
 
 
@@ -202,7 +203,6 @@ class Scoring:
             "horizons_seconds": self.horizons_seconds.tolist(),
             "block_seconds": self._block_seconds,
             "gpu_days": self.alerts.gpu_days,
-            "unscored": [0, 0],  # earlier releases read it
             "abstentions": [[number, reason, count] for (number, reason), count in self.abstentions.items()],
         }
         arrays = {f"{name}/{sums}": cells.sums[sums] for name, cells in self._cells().items() for sums in cells.sums}
@@ -236,8 +236,6 @@ class Scoring:
             raise WireError(f"the state of the scores has the classes {meta['classes']}; scores begin again")
         before = {float(horizon): number for number, horizon in enumerate(meta["horizons_seconds"])}
         kept = [(number, before[each]) for number, each in enumerate(self.horizons_seconds.tolist()) if each in before]
-        if "interval_claims/due" in arrays:  # absent from a state of an earlier release
-            arrays.setdefault("interval_claims/state", np.zeros_like(arrays["interval_claims/due"]))
         tables = {name: stored.table(arrays, name, found) for name, found in self._tables().items()}
         for name in ("interval_claims", "breach_claims", "crossed"):
             tables[name] = stored.renumbered(tables[name], kept)
@@ -245,7 +243,7 @@ class Scoring:
         return _Saved(
             sums={name: stored.cells(arrays, name, cells.sums, kept) for name, cells in self._cells().items()},
             tables=tables if float(meta["block_seconds"]) == self._block_seconds else None,
-            widening=self._stored_widening(arrays, kept),
+            widening=stored.cells(arrays, "widening", self._widening(), kept),
             totals=stored.table(arrays, TOTALS, totals),
             gpu_days=float(meta["gpu_days"]),
             abstentions={(int(number), str(reason)): int(count) for number, reason, count in meta["abstentions"]},
@@ -254,13 +252,8 @@ class Scoring:
     def _cells(self) -> dict[str, Cells]:
         return {"intervals": self.intervals.cells, "breaches": self.breaches.cells}
 
-    def _widening(self, names: Sequence[str] = (*SAVED, *SAVED_LATER)) -> stored.Arrays:
-        return {name: getattr(self.intervals.widening, name) for name in names}
-
-    def _stored_widening(self, arrays: stored.Arrays, kept: Sequence[tuple[int, int]]) -> stored.Arrays:
-        later = all(f"widening/{name}" in arrays for name in SAVED_LATER)
-        names = (*SAVED, *SAVED_LATER) if later else SAVED
-        return stored.cells(arrays, "widening", self._widening(names), kept)
+    def _widening(self) -> stored.Arrays:
+        return {name: getattr(self.intervals.widening, name) for name in SAVED}
 
     def _tables(self) -> dict[str, stored.Arrays]:
         return {

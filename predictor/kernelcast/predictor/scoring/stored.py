@@ -1,6 +1,7 @@
-"""Converts the state of the scores to bytes and back: a versioned head, a checksum, and named arrays."""
+"""Converts the state of the scores to bytes and back: a versioned head, a checksum, and named arrays.
 
-# `Scoring.dump` and `load` use it; `state.own_state` keeps the bytes on Kafka.
+`Scoring.dump` and `load` use it; `state.own_state` keeps the bytes on Kafka.
+"""
 
 import io
 import json

@@ -41,9 +41,9 @@ LEAST_WINDOW_CLAIMS: Final = 100.0
 LARGEST_FALL: Final = 0.1
 """Share of the way to 1 that a level may lie below the nominal one: quiet days must not use up the shipped width."""
 NEVER: Final = -1
-SAVED: Final = ("needed", "written")
-SAVED_LATER: Final = ("states", "begun", "newest", "levels")
-"""Absent from a state of an earlier release: then outcomes count as those of a single horizon."""
+BY_BLOCK: Final = ("states", "begun", "newest", "levels")
+"""Arrays that mean something only with blocks of the same length."""
+SAVED: Final = ("needed", "written", *BY_BLOCK)
 
 
 class Widening:
@@ -122,7 +122,7 @@ class Widening:
             self._learn(number, horizon)
 
     def restore(self, saved: Mapping[str, NDArray[Any]], *, same_blocks: bool = True) -> None:
-        """Continue from arrays of an earlier process, `SAVED` and those of `SAVED_LATER` that it knew.
+        """Continue from the arrays `SAVED` of an earlier process.
 
         Args:
             saved: The arrays by name.
@@ -130,12 +130,12 @@ class Widening:
         """
         self.written = saved["written"].astype(np.int64)
         self.needed = np.where(self.written[:, :, None, None] > 0, saved["needed"], np.nan).astype(np.float32)
-        if same_blocks and all(name in saved for name in SAVED_LATER):
+        if same_blocks:
             self.states, self.begun, self.newest, self.levels = (
                 np.where(
                     self.written.reshape(*self.written.shape, *[1] * (saved[name].ndim - 2)) > 0, saved[name], own
                 ).astype(own.dtype)
-                for name, own in ((each, getattr(self, each)) for each in SAVED_LATER)
+                for name, own in ((each, getattr(self, each)) for each in BY_BLOCK)
             )
         self._learn_all()
 

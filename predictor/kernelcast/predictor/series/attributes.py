@@ -1,7 +1,8 @@
-"""Attributes of the series in the windows, as arrays by row, so that a cycle works on arrays only."""
+"""Attributes of the series in the windows, as arrays by row, so that a cycle works on arrays only.
 
-# `Cycle.sync` describes a row once, when a series gets it. A cycle then looks up the meaning of a metric, the limits
-# of a user, and companions (other metrics of the same GPU) without a Python object per series.
+`Cycle.sync` describes a row once, when a series gets it. A cycle then looks up the meaning of a metric, the limits
+of a user, and companions (other metrics of the same GPU) without a Python object per series.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,7 @@
-"""Holidays and maintenance (`predictor.calendar`): times in which a series is neither learnt nor alarmed."""
+"""Holidays and maintenance (`predictor.calendar`): times in which a series is neither learnt nor alarmed.
 
-# `SeriesAttributes` and the backtest's grid ask it.
+`SeriesAttributes` and the backtest's grid ask it.
+"""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,9 @@
-"""Coarser resolutions of the windows' series: blocks of five minutes for two days, hours for five weeks."""
+"""Coarser resolutions of the windows' series: blocks of five minutes for two days, hours for five weeks.
 
-# `Cycle.run` advances it; the stages of a cycle read blocks and hours. A block is condensed from its intervals once
-# the row's own event time has passed its end, an hour from its blocks. Per block one value is kept: the mean of gauges
-# that round, the median of all others; of the last two hours both are kept.
+`Cycle.run` advances it; the stages of a cycle read blocks and hours. A block is condensed from its intervals once
+the row's own event time has passed its end, an hour from its blocks. Per block one value is kept: the mean of gauges
+that round, the median of all others; of the last two hours both are kept.
+"""
 
 import threading
 from collections.abc import Callable, Iterator

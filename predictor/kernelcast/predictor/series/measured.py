@@ -1,6 +1,7 @@
-"""Share of time in which each program's kernels were measured, for rates of totals that hold what was seen in it."""
+"""Shares of time in which each program's kernels, and its waits, were measured, for rates of what was seen in it.
 
-# `WindowFeed` divides the rates of metrics of `wire.catalogue.windows` by it.
+`WindowFeed` divides the rates of metrics of `wire.catalogue.windows` by it.
+"""
 
 from typing import Final
 
@@ -10,19 +11,22 @@ from kernelcast.columnar import Attributes
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.wire.catalogue import Metric, kernel
+from kernelcast.wire.catalogue.windows import measured_time
 
-_TIMES: Final = {kernel.PROBE_MEASURED: 0, kernel.PROBE_RUNNING: 1}
+TIMES: Final = {kernel.PROBE_MEASURED: 0, kernel.PROBE_WAITS_MEASURED: 1, kernel.PROBE_RUNNING: 2}
+"""Columns of a program's times."""
 _PROGRAM: Final = frozenset(kernel.PROGRAM_LABELS)
 
 
 class MeasuredShares:
-    """Rows of the two times of each program, and the program of each row. The caller holds the windows' lock."""
+    """Rows of the times of each program; program and measured time of each row. The caller holds the windows' lock."""
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
         self._numbers: dict[Attributes, int] = {}
-        self._times: Ints = np.full((0, 2), NOT_ADMITTED, np.int64)
-        self._program: Ints = np.zeros(0, np.int64)
+        self._times: Ints = np.full((0, len(TIMES)), NOT_ADMITTED, np.int64)
+        # Number of the program, and column of the measured time.
+        self._program: Ints = np.zeros((0, 2), np.int64)
 
     def place(self, metric: Metric, labels: Attributes, row: int) -> None:
         """Record the row of a program's time, or of a total that was seen in it."""
@@ -30,14 +34,14 @@ class MeasuredShares:
         number = self._numbers.get(program)
         if number is None:
             number = self._numbers[program] = len(self._times)
-            self._times = np.concatenate([self._times, np.full((1, 2), NOT_ADMITTED, np.int64)])
-        if metric in _TIMES:
-            self._times[number, _TIMES[metric]] = row
+            self._times = np.concatenate([self._times, np.full((1, len(TIMES)), NOT_ADMITTED, np.int64)])
+        if metric in TIMES:
+            self._times[number, TIMES[metric]] = row
             return
         if row >= len(self._program):
-            more = np.zeros(max(row + 1, 2 * len(self._program)) - len(self._program), np.int64)
+            more = np.zeros((max(row + 1, 2 * len(self._program)) - len(self._program), 2), np.int64)
             self._program = np.concatenate([self._program, more])
-        self._program[row] = number
+        self._program[row] = number, TIMES[measured_time(metric)]
 
     def forget(self, rows: Ints) -> None:
         """Forget dropped rows of times, and the names of their programs."""
@@ -58,7 +62,8 @@ class MeasuredShares:
             Shape (n,). 1 for a program that does not count its measured time, and where no time passed; NaN for an
             interval in which nothing was measured. Before the times of an interval have come: that of the newest one.
         """
-        times = self._times[self._program[rows]]
+        program, column = self._program[rows].T
+        times = np.stack([self._times[program, column], self._times[program, TIMES[kernel.PROBE_RUNNING]]], axis=1)
         counted = (times != NOT_ADMITTED).all(axis=1)
         shares: Floats = np.ones(len(rows))
         if counted.any():

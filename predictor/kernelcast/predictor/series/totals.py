@@ -1,6 +1,7 @@
-"""Converts cumulative totals to one value per interval: the increase since the last point of the interval before."""
+"""Converts cumulative totals to one value per interval: the increase since the last point of the interval before.
 
-# `Windows.put_totals` calls it for each batch of counters and histograms.
+`Windows.put_totals` calls it for each batch of counters and histograms.
+"""
 
 from dataclasses import dataclass
 from typing import Final

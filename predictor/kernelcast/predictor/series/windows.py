@@ -1,8 +1,9 @@
-"""The recent past of every series: ring buffers on a grid of event time, NaN where nothing is known."""
+"""The recent past of every series: ring buffers on a grid of event time, NaN where nothing is known.
 
-# `WindowFeed` writes points as Kafka delivers them; a cycle reads. Intervals are numbered from the epoch. Each series
-# has its own newest interval, so that neither a host with a wrong clock nor a replay moves the windows of others. A
-# point that is not newer than the last one is ignored: reading a message twice changes nothing.
+`WindowFeed` writes points as Kafka delivers them; a cycle reads. Intervals are numbered from the epoch. Each series
+has its own newest interval, so that neither a host with a wrong clock nor a replay moves the windows of others. A
+point that is not newer than the last one is ignored: reading a message twice changes nothing.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -227,13 +228,6 @@ class Windows:
                 self._subjects[row] = None
                 self._free.append(row)
         self.owner[rows] = -1
-
-    def restore(self, row: int, values: WindowArray, *, newest: int, last_ns: int, now_seconds: float) -> None:
-        """Restore a row from a snapshot; `values` has shape (points,), oldest first."""
-        self._ring[row, np.arange(newest - self.points + 1, newest + 1) % self.points] = values
-        self.newest[row] = newest
-        self.last_ns[row] = last_ns
-        self.touched[row] = now_seconds
 
     def fill(self, rows: Ints, newest: Ints, values: WindowArray) -> None:
         """Replace whole windows.

@@ -1,6 +1,7 @@
-"""States of one predictor that belong to no partition (scores, findings), in parts that fit into Kafka's messages."""
+"""States of one predictor that belong to no partition (scores, findings), in parts that fit into Kafka's messages.
 
-# `cycling` reads each at its start and writes it at intervals, on the topic `kernelcast.state`.
+`cycling` reads each at its start and writes it at intervals, on the topic `kernelcast.state`.
+"""
 
 import struct
 import time

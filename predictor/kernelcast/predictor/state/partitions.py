@@ -14,12 +14,10 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.measures import TOPICS, Measures
 from kernelcast.predictor.series.saved.reader import StateReader
-from kernelcast.predictor.series.saved.writer import HEAD
-from kernelcast.predictor.series.snapshot import load
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
 from kernelcast.predictor.state.state_topic import SnapshotStore
 from kernelcast.runtime.logging import get_logger
-from kernelcast.wire.errors import BrokerError, WireError
+from kernelcast.wire.errors import BrokerError
 
 _log = get_logger(__name__)
 
@@ -198,7 +196,6 @@ class Partitions:
 
     def _restore(self, partition: Partition, state: StateReader) -> int:
         """Restore a partition; returns the next message to be read, negative where the past is to be read again."""
-        before = list(state.first_version.values()) if HEAD in state.first_version else []
         restored = self._engine.restore_saved(partition, state)
         self._measures.restored.inc(restored.series)
         for reason in restored.reasons[:1]:
@@ -206,23 +203,7 @@ class Partitions:
         if restored.other_grid:
             self._measures.snapshot_failures.labels("other_grid").inc()
             _log.info("snapshot has another grid", topic=partition[0], partition=partition[1])
-        # An older revision that ran after this one left a newer snapshot; the histories stay as they were.
-        first_version = self._restore_first_version(partition, before) if before else None
-        offset = first_version if first_version is not None else restored.offset
-        return offset if offset is not None else OFFSET_BEGINNING
-
-    def _restore_first_version(self, partition: Partition, parts: list[bytes]) -> int | None:
-        try:
-            loaded = load(parts)
-        except WireError as error:
-            self._unusable(partition, str(error))
-            return None
-        if (loaded.interval_ns, loaded.points) != (self._settings.interval_ns, self._settings.window_points):
-            self._measures.snapshot_failures.labels("other_grid").inc()
-            _log.info("snapshot has another grid", topic=partition[0], partition=partition[1])
-            return None
-        self._measures.restored.inc(self._engine.restore(partition, loaded))
-        return loaded.offset
+        return restored.offset if restored.offset is not None else OFFSET_BEGINNING
 
     def _unusable(self, partition: Partition, reason: str) -> None:
         self._measures.snapshot_failures.labels("unusable").inc()

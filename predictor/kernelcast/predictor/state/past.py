@@ -22,16 +22,15 @@ from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.runtime.logging import get_logger
-from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Metric
 from kernelcast.wire.catalogue.kernel import (
-    PROBE_MEASURED,
     PROBE_RUNNING,
     PROGRAM_LABELS,
     VARIANT_LAUNCHES,
     VARIANT_SECONDS,
 )
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER
-from kernelcast.wire.catalogue.windows import WINDOWED
+from kernelcast.wire.catalogue.windows import WINDOWED, measured_time
 from kernelcast.wire.errors import PrometheusError
 
 _log = get_logger(__name__)
@@ -243,7 +242,8 @@ def _query(metric: str, form: Form, seconds: float) -> str:
     rated = f"[{max(round(seconds), LEAST_RATE_SECONDS)}s]"
     if form == Form.RATE:
         rate = f"rate({metric}{rated})"
-        return f"{rate} / {_measured_share(metric, rated)}" if BY_PROMETHEUS_NAME.get(metric) in WINDOWED else rate
+        row = BY_PROMETHEUS_NAME.get(metric)
+        return f"{rate} / {_measured_share(row, rated)}" if row in WINDOWED else rate
     if metric == VARIANT:
         total, count = VARIANT_SECONDS.prometheus_name, VARIANT_LAUNCHES.prometheus_name
         return f"rate({total}{rated}) / rate({count}{rated})"
@@ -252,11 +252,11 @@ def _query(metric: str, form: Form, seconds: float) -> str:
     return f"({classic}) or (histogram_sum({whole}) / histogram_count({whole}))"
 
 
-def _measured_share(metric: str, window: str) -> str:
+def _measured_share(row: Metric, window: str) -> str:
     """The divisor of a rate of what was seen in the measured time; 1 for programs that do not count it."""
-    measured, running = (f"rate({row.prometheus_name}{window})" for row in (PROBE_MEASURED, PROBE_RUNNING))
+    measured, running = (f"rate({time.prometheus_name}{window})" for time in (measured_time(row), PROBE_RUNNING))
     program = ", ".join(PROGRAM_LABELS)
-    shares = f"max by ({program}) ({measured} / ({running} > 0)) or group by ({program}) ({metric})"
+    shares = f"max by ({program}) ({measured} / ({running} > 0)) or group by ({program}) ({row.prometheus_name})"
     return f"on ({program}) group_left () (({shares}) > 0)"
 
 

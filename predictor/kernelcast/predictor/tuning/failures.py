@@ -23,16 +23,15 @@ class Failures:
         """Record the outcome of a hint if its value failed.
 
         Args:
-            outcome: The outcome. Exporters of earlier revisions name no device model in it.
+            outcome: The outcome.
             hint: Its hint, if it is known.
         """
         if outcome.decision != Decision.FAILED.value:
             return
         value = outcome.candidate or (hint.value if hint is not None else "")
-        model = outcome.device_model or (hint.device_model if hint is not None else "")
-        version = outcome.code_version or (hint.code_version if hint is not None else "")
         if value:
-            self._failed[outcome.program, outcome.tunable, model, version, value] = outcome.reason
+            node = (outcome.device_model, outcome.code_version)
+            self._failed[outcome.program, outcome.tunable, *node, value] = outcome.reason
         while len(self._failed) > MAX_FAILURES:
             del self._failed[next(iter(self._failed))]
 

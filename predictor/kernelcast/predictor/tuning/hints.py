@@ -1,6 +1,7 @@
-"""Hints: decides which proposals of the rules are issued. One open hint per tunable; answered ones are not repeated."""
+"""Hints: decides which proposals of the rules are issued. One open hint per tunable; answered ones are not repeated.
 
-# `Engine.propose` asks after each cycle; `HintLog` feeds it hints and outcomes from Kafka; `publish` writes new hints.
+`Engine.propose` asks after each cycle; `HintLog` feeds it hints and outcomes from Kafka; `publish` writes new hints.
+"""
 
 import math
 import uuid
@@ -29,9 +30,6 @@ ANSWERED: Final = frozenset(
     {OutcomeState.KEPT, OutcomeState.ROLLED_BACK, OutcomeState.REJECTED, OutcomeState.DRY_RUN, OutcomeState.SUPERSEDED}
 )
 """States after which a hint is not open any more; EXPIRED ends it too, but it may be tried again."""
-
-BUSY_REASONS: Final = ("is being tried on the same kernels", "waits for the same kernels")
-"""Ends of reasons with which programs of earlier revisions rejected a hint because of another one: try again later."""
 
 RESTS: Final = "were rolled back; it takes the next in"
 """A tunable rests for an hour after some rollbacks, whatever the value of the hint that it rejects then."""
@@ -142,9 +140,8 @@ class HintBook:
         if outcome.state not in ANSWERED and outcome.state is not OutcomeState.EXPIRED:
             return
         hint = self._hints.get(outcome.hint_id)
-        busy = outcome.state is OutcomeState.REJECTED and outcome.reason.endswith(BUSY_REASONS)
         stopped = outcome.state is not OutcomeState.KEPT and outcome.reason.endswith((LIFTED_BY, LATER))
-        state = OutcomeState.EXPIRED if busy or stopped else outcome.state
+        state = OutcomeState.EXPIRED if stopped else outcome.state
         if hint is not None:
             self._close(hint, state, time_ns, _longest_cooldown(outcome))
             return
@@ -250,8 +247,6 @@ class HintBook:
         return not (waits and (outdated(hint, tunable) or self.approvals.withdrawn(hint.hint_id)))
 
     def _close(self, hint: Hint, state: OutcomeState, time_ns: int, longest_seconds: float) -> None:
-        if state is OutcomeState.DRY_RUN and hint.approval == REQUIRED:
-            return  # an exporter of an earlier revision has delivered a proposal: it still waits for a person
         key = _key(hint)
         if self._open.get(key) == hint.hint_id:
             del self._open[key]

@@ -1,6 +1,7 @@
-"""Versions and tunables of each program on each GPU, as running programs report them."""
+"""Versions and tunables of each program on each GPU, as running programs report them.
 
-# `TunableReports` records the reports under the engine's lock; a cycle takes the deploys since the last one.
+`TunableReports` records the reports under the engine's lock; a cycle takes the deploys since the last one.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace

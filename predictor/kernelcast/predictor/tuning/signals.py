@@ -1,6 +1,7 @@
-"""Signals of programs, such as their share of idle time, from the windows of their series and of their GPUs."""
+"""Signals of programs, such as their share of idle time, from the windows of their series and of their GPUs.
 
-# `Engine.signals` computes them every half minute; `diagnosis` applies the rules of the catalogue to them.
+`Engine.signals` computes them every half minute; `diagnosis` applies the rules of the catalogue to them.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping

@@ -1,6 +1,7 @@
-"""Trials of hints: times at which a program ran two values of a tunable in turn, so that its kernels had two speeds."""
+"""Trials of hints: times at which a program ran two values of a tunable in turn, so that its kernels had two speeds.
 
-# `HintBook` records them from outcomes; a cycle leaves their blocks out of baselines and comparisons.
+`HintBook` records them from outcomes; a cycle leaves their blocks out of baselines and comparisons.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,6 +1,7 @@
-"""The tunables that running programs have registered, and the share of the GPU's time that their kernels take."""
+"""The tunables that running programs have registered, and the share of the GPU's time that their kernels take.
 
-# `WindowFeed` records the reports; `HintBook.propose` reads both. The engine's lock guards them.
+`WindowFeed` records the reports; `HintBook.propose` reads both. The engine's lock guards them.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final

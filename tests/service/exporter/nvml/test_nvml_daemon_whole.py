@@ -1,6 +1,7 @@
 """The whole daemon with a recording in place of NVML, on the embedded broker."""
 
 import os
+import re
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -70,6 +71,39 @@ def test_processes_of_a_recording_have_no_names_of_this_machine(
     assert f'pid="{os.getpid()}"' in memory
     assert "process_name" not in memory
     assert "user=" not in memory
+
+
+CAPTURE = """
+==============NVSMI LOG==============
+
+Timestamp                                 : Tue Nov 24 10:00:00 2026
+Driver Version                            : 595.80
+Attached GPUs                             : 1
+GPU 00000000:01:00.0
+    GPU UUID                              : GPU-7
+    Processes
+        GPU instance ID                   : N/A
+        Compute instance ID               : N/A
+        Process ID                        : 1
+            Type                          : C
+            Name                          : /opt/conda/bin/python3
+            Used GPU Memory               : 5 MiB
+        GPU instance ID                   : N/A
+        Compute instance ID               : N/A
+        Process ID                        : 2
+            Type                          : G
+            Name                          : [Not Found]
+            Used GPU Memory               : 3 MiB
+"""
+
+
+def test_processes_of_a_capture_have_the_names_that_it_prints(tmp_path: Path, broker: EmbeddedBroker) -> None:
+    capture = tmp_path / "smi.txt"
+    capture.write_text(CAPTURE)
+    lines = page_of(settings(tmp_path, broker, nvml_recording=capture))
+    memory = [line for line in lines if line.startswith("kernelcast_gpu_process_memory_bytes{")]
+    names = {re.findall(r'pid="(\d+)"', line)[0]: re.findall(r'process_name="(.*?)"', line) for line in memory}
+    assert names == {"1": ["python3"], "2": []}
 
 
 def test_the_daemon_writes_the_rows_of_its_table(tmp_path: Path, broker: EmbeddedBroker, recording: Path) -> None:

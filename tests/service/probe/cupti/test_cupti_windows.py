@@ -32,13 +32,14 @@ class Program:
     slower: float = 1.0
     """Length of a step while kernels are measured, over its usual length."""
     launches: int = LAUNCHES
+    version: str = "12.9"
 
     def __post_init__(self) -> None:
         self.now_ns = 5_000 * NANOSECONDS
         self.launched = 0
         self.recorder = Recorder()
         self.recorder.clock = self.clock
-        self._packer = Packer()
+        self._packer = Packer(self.version)
         self._next_step = 0.0
         watch = ProfilerWatch(self.environ, {}, frozenset)
         environment = ActivityEnvironment(
@@ -69,6 +70,8 @@ class Program:
             if measuring and self.launches:
                 kernel = self._packer.kernel("k", START_NS, START_NS + 100, graph=7 if self.graphs else 0)
                 self.double.bring([kernel] * (self.launches // 10))
+            if SYNCHRONIZATION in self.double.enabled():
+                self.double.bring([self._packer.sync(3, START_NS, START_NS + 50)])
             self._steps(slower=self.slower if measuring else 1.0)
             if tenth % 10 == 9:
                 self.method.tick()
@@ -85,8 +88,12 @@ class Program:
 
     @property
     def measured_ratio(self) -> float:
-        running_ns, measured_ns = self.recorder.measured.until(self.now_ns)
+        running_ns, measured_ns, _ = self.recorder.measured.until(self.now_ns)
         return measured_ns / running_ns
+
+    @property
+    def waits_seen(self) -> int:
+        return sum(calls for _, calls, _ in self.recorder.counters(0, dropped_frames=0).sync)
 
 
 @pytest.fixture
@@ -182,11 +189,11 @@ def test_there_is_no_pause_during_a_trial_of_the_tuner(programs: type[Made]) -> 
 
 def test_before_cuda_12_6_nothing_is_switched_and_too_high_a_cost_ends_it(built: Path, tmp_path: Path) -> None:
     double = Double(copied(built / "libcupti_double.so", tmp_path / "old"), "12.1")
-    program = Program(tmp_path, built, double, {}, graphs=True, step_seconds=0.05)
+    program = Program(tmp_path, built, double, {}, graphs=True, step_seconds=0.05, version="12.1")
     program.run(120)
     assert (program.method.state, program.measured_ratio) == (ACTIVE, 1.0)
     program.method.stop()
-    without_steps = Program(tmp_path / "second", built, double, {}, graphs=True)
+    without_steps = Program(tmp_path / "second", built, double, {}, graphs=True, version="12.1")
     without_steps.run(10)
     assert without_steps.method.state == OFF
     assert "CUDA before 12.6 cannot measure in windows" in without_steps.method.reason
@@ -196,6 +203,32 @@ def test_graphs_can_be_recorded_as_a_whole(programs: type[Made]) -> None:
     programs.environ["KERNELCAST_CUPTI_GRAPHS"] = "whole"
     program = programs()
     assert program.double.enabled() == {*KINDS, GRAPH_TRACE}
+
+
+def test_without_waits_their_measured_time_stands_still_and_goes_on_in_windows(programs: type[Made]) -> None:
+    program = programs(step_seconds=0.05, slower=1.10)
+    while program.method.state != BACKED_OFF:
+        program.run(1)
+    assert program.method.reason.startswith("waits are not measured")
+    program.run(1)
+    before, seen = program.recorder.measured.until(program.now_ns), program.waits_seen
+    assert before.waits_measured_ns == pytest.approx(before.measured_ns, abs=2 * NANOSECONDS)
+    assert seen == pytest.approx(10 * before.waits_measured_ns / NANOSECONDS, abs=10)
+    program.run(30)
+    after = program.recorder.measured.until(program.now_ns)
+    assert (after.waits_measured_ns, program.waits_seen) == (before.waits_measured_ns, seen)
+    assert after.measured_ns > before.measured_ns + 25 * NANOSECONDS
+    while program.method.reason.startswith("waits are not measured"):
+        program.run(1)
+    opened = program.recorder.measured.until(program.now_ns)
+    program.run(100)
+    last = program.recorder.measured.until(program.now_ns)
+    assert last.waits_measured_ns - opened.waits_measured_ns == pytest.approx(
+        last.measured_ns - opened.measured_ns, rel=0.2
+    )
+    assert program.waits_seen - seen == pytest.approx(
+        10 * (last.waits_measured_ns - before.waits_measured_ns) / NANOSECONDS, rel=0.2
+    )
 
 
 def test_waits_are_measured_again_where_it_is_calm(programs: type[Made]) -> None:

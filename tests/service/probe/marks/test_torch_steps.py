@@ -1,13 +1,19 @@
 """Steps and phases of real programs, whose code knows nothing of the probe; each counts its steps itself."""
 
 import json
+import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.frameworks import environment, framework_python
+from tests.service.require import REPOSITORY
 from tests.support.ports import free_ports
+from tests.support.service.frameworks import environment, framework_python
+from tests.support.service.probe_node import Node
+
+from kernelcast.wire.catalogue import kernel
 
 pytestmark = pytest.mark.service
 
@@ -114,3 +120,40 @@ def test_types_signatures_tracebacks_and_results_are_those_without_the_probe() -
     without, found = (printed(str(HERE / "unchanged.py"), switch) for switch in ("off", "on"))
     assert found == without
     assert all(found["tracebacks"])
+
+
+def test_phases_are_those_of_a_stopwatch_at_their_borders() -> None:
+    found = printed(str(HERE / "stopwatch.py"), "phases")
+    assert {"data", "forward", "backward", "optimizer", "other", "step"} == found.keys()
+    for name, (watched_ns, difference_ns) in found.items():
+        limit_ns = max(0.001 * watched_ns, 10_000) if name == "step" else max(0.03 * watched_ns, 20_000)
+        assert abs(difference_ns) <= limit_ns, (name, watched_ns, difference_ns)
+
+
+def test_marks_take_ten_microseconds_of_a_step_at_most() -> None:
+    """A batch is to take 1 microsecond on a quiet machine; here it may take twice as long."""
+    found = printed(str(HERE / "stopwatch.py"), "costs")
+    assert 0 < found["batch"] <= 2_000
+    assert 0 < found["step"] <= 10_000
+
+
+def test_a_loop_that_knows_nothing_of_the_probe_reports_its_steps_without_a_gpu(tmp_path: Path) -> None:
+    node = Node(tmp_path / "probe.sock")
+    preload = REPOSITORY / "exporter" / "kernelcast" / "probe" / "preload" / "pythonpath"
+    switched = environment(KERNELCAST_PROBE="1", KERNELCAST_SOCKET=str(node.path))
+    switched["PYTHONPATH"] = f"{preload}{os.pathsep}{switched['PYTHONPATH']}"
+    program = HERE / "one_loop.py"
+    done = subprocess.run([framework_python(), program], capture_output=True, text=True, env=switched, check=True)
+    assert node.ended() == 1
+    found: dict[str, float] = {}
+    for group in node.aggregator.samples(time.time_ns()):
+        assert group.program == "one_loop"
+        for sample in group.samples:
+            assert {"source": "cpu", "UUID": "cpu"}.items() <= dict(sample.attributes).items()
+            if isinstance(sample.value, int | float):
+                found[sample.metric.prometheus_name] = found.get(sample.metric.prometheus_name, 0) + sample.value
+    assert found[kernel.STEPS.prometheus_name] == int(done.stdout) == 40
+    assert found[kernel.ITEMS.prometheus_name] == 320
+    phases, steps = (found[metric.prometheus_name] for metric in (kernel.PHASE_SECONDS, kernel.STEP_SECONDS))
+    assert steps <= phases <= steps + 0.5  # and what came after the last step
+    node.server.close()

@@ -203,11 +203,12 @@ def test_launches_that_cannot_be_seen_count_against_the_coverage() -> None:
 def test_time_in_which_nothing_was_measured_counts_against_the_coverage() -> None:
     aggregator = Aggregator()
     names = (KernelName(kernel_id("gemm"), "gemm"),)
-    counters = Counters(0, running_ns=10 * SECOND_NS, measured_ns=SECOND_NS)
+    counters = Counters(0, running_ns=10 * SECOND_NS, measured_ns=SECOND_NS, waits_measured_ns=SECOND_NS // 2)
     aggregator.report(ProcessReport(process(), DEVICE, names, (row("gemm", [10]),), counters))
     samples = shown(aggregator)
     assert values(samples, kernel.LAUNCHES) == {label("gemm"): 1}
-    assert (values(samples, kernel.PROBE_RUNNING), values(samples, kernel.PROBE_MEASURED)) == ({"": 10}, {"": 1})
+    times = (kernel.PROBE_RUNNING, kernel.PROBE_MEASURED, kernel.PROBE_WAITS_MEASURED)
+    assert [values(samples, row) for row in times] == [{"": 10}, {"": 1}, {"": 0.5}]
     assert values(samples, kernel.PROBE_COVERAGE) == {"": 0.1}
 
 
@@ -611,16 +612,3 @@ def test_the_cost_of_trials_is_summed_and_survives_a_restart_of_the_exporter() -
     restored.report(report({}, of=process("a"), counters=replace(budget, trial_allowed_ns=5 * SECOND_NS)))
     assert values(shown(restored), kernel.TRIAL_LOST) == {"": 1.0}
     assert values(shown(restored), kernel.TRIAL_ALLOWED) == {"": 6.0}
-    for part in snapshot.take(aggregator)["programs"]:
-        assert not [key for key, *_ in part["counters"] if key.startswith("trial")], "an older exporter cannot emit it"
-
-
-def test_an_older_exporter_finds_no_counter_in_the_state_that_it_cannot_emit() -> None:
-    aggregator = Aggregator()
-    counters = Counters(0, sync=(("stream", 1, 5),), steps=3, items=96, step_ns=7)
-    aggregator.report(report({}, counters=counters))
-    (program,) = snapshot.take(aggregator)["programs"]
-    (stored,) = program["live"].values()
-    for part in (program, stored):
-        assert [key for key, *_ in part["counters"]] == ["sync_calls", "sync_ns"]
-        assert [key for key, *_ in part["steps"]] == ["steps", "items", "step_ns"]

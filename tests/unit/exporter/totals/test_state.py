@@ -16,7 +16,6 @@ from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.state import FILE_NAME, StateFile
 from kernelcast.exporter.totals import snapshot
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
-from kernelcast.exporter.totals.emit import COUNTERS
 from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.errors import ConfigurationError
@@ -181,13 +180,6 @@ def test_saved_totals_are_there_after_a_restart(tmp_path: Path) -> None:
     assert launches(restored) == {label("gemm"): 3}
 
 
-FIRST_COUNTERS = {
-    *("memcpy_bytes", "memcpy_operations", "memcpy_ns", "sync_ns", "sync_calls", "device_ns", "overhead_ns"),
-    *("dropped_frames", "dropped_records", "region_launches", "region_gpu_ns", "region_wall_ns", "unseen_launches"),
-}
-"""Counters that every exporter that reads version 2 can emit; another one in their section fails its intervals."""
-
-
 def with_counters() -> Aggregator:
     aggregator = Aggregator()
     (counters,) = (one for one in probe_frames().values() if isinstance(one, Counters))
@@ -196,87 +188,16 @@ def with_counters() -> Aggregator:
     return aggregator
 
 
-def test_counters_that_earlier_exporters_do_not_know_are_in_sections_that_they_ignore() -> None:
-    """A real schedule: after a downgrade every interval of the exporter failed with `KeyError: dropped_outcomes`."""
-    (program,) = snapshot.take(with_counters())["programs"]
-    for item in (program, program["live"]["a"]):
-        assert {name for name, *_ in item["counters"]} == FIRST_COUNTERS
-        later = {name for section in snapshot.LATER_COUNTERS for name, *_ in item[section]}
-        assert FIRST_COUNTERS | later == COUNTERS.keys()
-
-
-def test_a_counter_of_a_later_exporter_is_left_out() -> None:
+def test_an_unknown_counter_is_left_out() -> None:
     document = json.loads(json.dumps(snapshot.take(with_counters())))
     expected = snapshot.take(with_counters())
     (program,) = document["programs"]
     for item in (program, program["live"]["a"]):
-        item["counters"].append(["invented_later", "x", 5])
+        item["counters"].append(["invented", "x", 5])
     restored = Aggregator()
     snapshot.restore(restored, document)
     assert sum(len(group.samples) for group in restored.samples(9 * SECOND_NS)) > 0
     assert snapshot.take(restored)["programs"] == json.loads(json.dumps(expected))["programs"]
-
-
-VERSION_1: Any = {
-    "epoch_ns": 0,
-    "finished": [],
-    "programs": [
-        {
-            "key": ["node1", "GPU-1", "", "train", "", ""],
-            "device": {"hostname": "node1", "uuid": "GPU-1", "gpu": "0"},
-            "start_ns": SECOND_NS,
-            "kernels": [
-                {
-                    "signature": "gemm",
-                    "gpu_time_ns": 300,
-                    "admitted": True,
-                    "detailed": True,
-                    "totals": [3, 2, 300, 50000, 0, [-187, 1, -179, 1]],
-                    "pending": [0, 0, 0, 0, 0, []],
-                    "variants": {"v": [2, 300, 50000, 0, [-187, 1, -179, 1]]},
-                    "config": {"kernel": 7, "signature": "gemm", "grid": "8x1x1", "block": "128x1x1", "registers": 32},
-                }
-            ],
-            "other": {},
-            "counters": [["memcpy_bytes", "h2d", "true", 10], ["sync_ns", "stream", 50]],
-            "outcomes": [],
-            "measured": {},
-            "live": {
-                "a": {
-                    "names": [[7, 0]],
-                    "rows": [[7, [3, 2, 300, 50000, 0, [-187, 1, -179, 1]]]],
-                    "variants": [[7, "v", [2, 2, 300, 50000, 0, [-187, 1, -179, 1]]]],
-                    "counters": [["memcpy_bytes", "h2d", "true", 10], ["sync_ns", "stream", 50]],
-                }
-            },
-            "ended": {},
-        }
-    ],
-}
-"""A state of version 1: no queue delays, graph launches or gaps, and waits without their calls."""
-
-
-def test_a_file_of_the_version_before_is_read_and_its_processes_go_on(tmp_path: Path) -> None:
-    body = json.dumps(VERSION_1).encode()
-    (tmp_path / FILE_NAME).write_bytes(state_module._header(body, b"1") + body)
-    aggregator = Aggregator()
-    assert StateFile(tmp_path).load(aggregator)
-    assert launches(aggregator) == {label("gemm"): 3}
-    totals = DurationTotals()
-    for duration_ns in (100, 200, 300):
-        totals.observe(duration_ns)
-    row = KernelRow(7, 5, totals, queue_delays=2, queue_delay_ns=SECOND_NS)
-    counters = Counters(0, sync=(("stream", 4, 60),), launch_gaps=totals)
-    aggregator.report(ProcessReport(Process("train", "a", SECOND_NS), DEVICE, rows=(row,), counters=counters))
-    found = {sample.metric: sample.value for group in aggregator.samples(9 * SECOND_NS) for sample in group.samples}
-    assert launches(aggregator) == {label("gemm"): 5}
-    assert (found[kernel.QUEUE_DELAYS], found[kernel.SYNC_CALLS]) == (2, 4)
-    assert found[kernel.LAUNCH_GAP] == totals
-    assert aggregator.counts.fallen == 0
-    StateFile(tmp_path).save(aggregator)
-    again = Aggregator()
-    assert StateFile(tmp_path).load(again)
-    assert snapshot.take(again) == json.loads(json.dumps(snapshot.take(aggregator)))
 
 
 def test_nothing_changed_means_nothing_is_written(tmp_path: Path) -> None:
@@ -293,7 +214,7 @@ def test_nothing_changed_means_nothing_is_written(tmp_path: Path) -> None:
         lambda content: content.replace(b"gemm", b"gemn"),
         lambda content: b"something else entirely",
         lambda content: b"",
-        lambda content: content.replace(b"-state 2 ", b"-state 9 "),
+        lambda content: content.replace(b"-state 3 ", b"-state 9 "),
     ],
     ids=["truncated", "changed", "foreign", "empty", "another version"],
 )
@@ -309,6 +230,20 @@ def test_an_unusable_file_is_renamed_and_the_exporter_starts_with_empty_totals(t
     assert path.with_suffix(".refused").read_bytes() == spoilt
 
 
+def test_a_state_of_another_version_is_refused_in_one_line_that_names_both(tmp_path: Path) -> None:
+    StateFile(tmp_path).save(filled())
+    path = tmp_path / FILE_NAME
+    path.write_bytes(path.read_bytes().replace(b"-state 3 ", b"-state 9 "))
+    file, aggregator = StateFile(tmp_path), Aggregator()
+    with capture_logs() as lines:
+        assert not file.load(aggregator)
+        file.save(filled())
+        assert file.load(Aggregator())
+    (line,) = lines
+    assert line["reason"] == "ValueError: it has version 9; this exporter reads 3"
+    assert line["kept_as"] == str(path.with_suffix(".refused"))
+
+
 def test_a_document_of_another_shape_is_refused_whole(tmp_path: Path) -> None:
     body = b'{"epoch_ns":1,"finished":[],"programs":[{"key":[]}]}'
     (tmp_path / FILE_NAME).write_bytes(state_module._header(body) + body)
@@ -318,21 +253,8 @@ def test_a_document_of_another_shape_is_refused_whole(tmp_path: Path) -> None:
 
 
 def stored(directory: Path, document: Any) -> None:
-    body = json.dumps(document).encode()
+    body = json.dumps({**document, "final_reports": 0, "hint_receivers": []}).encode()
     (directory / FILE_NAME).write_bytes(state_module._header(body) + body)
-
-
-@pytest.mark.parametrize("ratio", ["abc", float("nan"), [0.7], pytest.param(10**400, id="401 digits"), None, True])
-def test_a_stored_ratio_that_is_no_number_costs_no_totals(tmp_path: Path, ratio: object) -> None:
-    document = snapshot.take(filled())
-    document["programs"][0]["measured"] = {"tile": ratio, "block": 0.7, "wave": 1}
-    stored(tmp_path, document)
-    file, aggregator = StateFile(tmp_path), Aggregator()
-    assert file.load(aggregator)
-    assert launches(aggregator) == {label("gemm"): 3}
-    (member,) = aggregator.members.values()
-    assert member.series.measured == {"block": 0.7, "wave": 1.0}
-    assert file.refused == 0
 
 
 def test_one_program_that_cannot_be_read_costs_no_other_program_its_totals(tmp_path: Path) -> None:

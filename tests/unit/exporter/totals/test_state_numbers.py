@@ -1,6 +1,5 @@
 """Numbers that JSON's fast writer cannot take are in the state file all the same."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.report import ProcessReport
-from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
@@ -59,14 +57,3 @@ def test_totals_that_a_program_makes_up_beyond_64_bits_go_on_after_a_restart(tmp
     (member,) = again.members.values()
     assert member.live["a"].counters["sync_calls", "stream"] == 2 * most
     assert member.series.kernels["gemm"].gpu_time_ns == 2**70
-
-
-def test_a_ratio_that_is_no_number_does_not_cost_the_whole_state(tmp_path: Path) -> None:
-    first = Aggregator()
-    first.report(report(DurationTotals(1, 5, 25, 0, {-221: 1})))
-    for tunable, ratio in (("block", math.nan), ("tile", 0.5)):
-        outcome = Outcome("h1", "train", tunable, OutcomeState.KEPT, measured_ratio=ratio, uuid="GPU-1")
-        first.outcome(outcome)
-    (member,) = restarted(first, tmp_path).members.values()
-    assert member.series.measured == {"tile": 0.5}
-    assert member.series.kernels["gemm"].totals.launches == 1

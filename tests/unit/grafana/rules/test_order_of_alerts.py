@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 from kernelcast.bridge.series.heartbeats import SHORTEST_SILENCE_MS
-from kernelcast.grafana import rules
+from kernelcast.grafana import promql, rules
 from kernelcast.grafana.consequences import declared
 from kernelcast.grafana.faults import FAULTS
 from kernelcast.wire.catalogue import bridge
-from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.catalogue.devices import gpu
 
 TWENTIETH: Final = replace(rules.DEMO, name="twentieth", shrink=20)
 """The profile of the faults in real time."""
@@ -33,7 +33,7 @@ SESSION_SECONDS: Final = 15.0
 UP: Final = bridge.PRODUCER_UP.prometheus_name
 STATES: Final = ("up", UP, bridge.KAFKA_OUTAGE.prometheus_name, bridge.CAUGHT_UP.prometheus_name)
 """Metrics whose value says that something has ended; those of GPUs are absent then."""
-MEASURED: Final = (device.FB_USED.prometheus_name, gpu.GPU_UP.prometheus_name)
+MEASURED: Final = (*map(promql.name, promql.GPU_ROWS), gpu.GPU_UP.prometheus_name)
 Ends = Mapping[str, float]
 """Seconds after a service's end at which metrics are absent, or have the value that an alert compares them with."""
 _STOPPED: Final[Mapping[str, Ends]] = {

@@ -163,11 +163,11 @@ def test_differences_that_a_backtest_does_not_apply_are_named(
     old = thresholds(tmp_path / "old.yaml", 85)
     new = settings(
         tmp_path / "new.yaml",
-        f"  group_id: other\n  judge: {{stable_load_ratio: 0.2, thresholds: {{{METRIC}: 85}}}}\n",
+        f"  group_id: other\n  judge: {{memory_full_ratio: 0.9, thresholds: {{{METRIC}: 85}}}}\n",
     )
     compare(tmp_path, old, new, path, "--metric", METRIC)
 
-    assert capsys.readouterr().err == "predictor.judge.stable_load_ratio differs; a backtest does not apply it\n"
+    assert capsys.readouterr().err == "predictor.judge.memory_full_ratio differs; a backtest does not apply it\n"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from kernelcast.predictor.scoring.intervals import LEVELS
 from kernelcast.predictor.scoring.scores import Scoring
 from kernelcast.predictor.scoring.site_calibration import LEAST_CROSSINGS
 from kernelcast.predictor.scoring.stored import pack, unpack
-from kernelcast.predictor.scoring.widening import SAVED_LATER, widened
+from kernelcast.predictor.scoring.widening import widened
 from kernelcast.wire.errors import WireError
 
 BLOCK_SECONDS = 300.0
@@ -190,16 +190,16 @@ def test_claims_for_hours_ahead_come_due_at_every_block_each_series_once_in_a_ho
     assert set(scored[47:]) == {10}
 
 
-def test_a_state_of_an_earlier_release_has_claims_and_factors_without_states() -> None:
+@pytest.mark.parametrize("name", ["widening/levels", "interval_claims/state"])
+def test_a_state_that_lacks_a_column_is_refused_and_nothing_changes(name: str) -> None:
     before, after = filled(), scoring()
     meta, arrays = unpack(before.dump())
-    later = [f"widening/{name}" for name in SAVED_LATER]
-    for name in (*later, "interval_claims/state"):
-        del arrays[name]
-    after.load(pack(meta, arrays))
-
-    assert len(after.intervals.pending) == len(before.intervals.pending)
-    assert np.array_equal(after.intervals.widening.needed, before.intervals.widening.needed, equal_nan=True)
+    del arrays[name]
+    empty = after.dump()
+    with pytest.raises(WireError, match=name):
+        after.load(pack(meta, arrays))
+    assert unpack(after.dump())[0] == unpack(empty)[0]
+    assert len(after.intervals.pending) == 0
 
 
 def test_factors_by_state_survive_a_restart() -> None:

@@ -21,7 +21,7 @@ from kernelcast.wire.catalogue.diagnosis.rules import RULES
 from kernelcast.wire.catalogue.forecast import APPROVAL_PENDING, HINT_OPEN
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import BrokerError
-from kernelcast.wire.events import Hint, HintMode, Outcome, OutcomeState, hint_from, to_event
+from kernelcast.wire.events import Hint, HintMode, hint_from, to_event
 from kernelcast.wire.topics import HINTS, ORDERS
 from kernelcast.wire.tuning.approvals import REQUIRED, RESULT_KINDS, ApprovalState, answer_to, approval_event
 
@@ -58,7 +58,7 @@ def test_advice_that_changes_results_is_proposed_and_waits(rule: str, kind: str,
     (issued,) = book().propose([tunable], BUSY, now_ns=NOW_NS, diagnoses=[diagnosis(rule)])
     hint = issued.hint
     assert (hint.value, hint.approval, hint.approved_by) == (values[1], REQUIRED, "")
-    assert hint.mode is HintMode.DRY_RUN, "an exporter of an earlier revision must not let a program try it"
+    assert hint.mode is HintMode.DRY_RUN, "nothing tries it before its approval"
     assert hint.expires_at_ns == NOW_NS + DAY_NS
     assert hint_from(to_event(hint, source="/test", time_ns=1)) == hint
 
@@ -110,20 +110,6 @@ def test_a_value_that_a_person_rejected_is_not_proposed_again_for_the_same_code(
     assert propose(hints, replace(BATCH, code_version="v2"), now_ns=NOW_NS + DAY_NS) is not None
     hints.approvals.forget(rejection.hint_id)
     assert propose(hints, now_ns=NOW_NS + 30 * DAY_NS) is not None
-
-
-def test_a_proposal_that_an_old_exporter_delivered_still_waits() -> None:
-    """It answers `dry_run`, whether the answer or the hint is read first."""
-    for known_first in (True, False):
-        hints = book()
-        hint = proposed(book())
-        reported = Outcome(hint.hint_id, "train", "batch", OutcomeState.DRY_RUN)
-        if known_first:
-            hints.learn_hint(hint, time_ns=NOW_NS)
-        hints.learn_outcome(reported, time_ns=NOW_NS)
-        hints.learn_hint(hint, time_ns=NOW_NS)
-        assert propose(hints) is None
-        assert hints.open_hints([BATCH], now_ns=NOW_NS)
 
 
 def test_answers_are_read_before_anything_is_proposed() -> None:

@@ -13,6 +13,7 @@ from tests.support.waiting import wait_for
 from kernelcast.probe import command
 from kernelcast.probe.activation import context_waiter
 from kernelcast.probe.activation.context_waiter import ContextWaiter, FirstModuleWatch, script_name
+from kernelcast.probe.marks.process import ProcessMarks
 from kernelcast.probe.preload import door
 from kernelcast.probe.process.imports import ImportWatch
 from kernelcast.probe.switch import SWITCH
@@ -194,13 +195,14 @@ def test_a_second_call_to_wait_has_no_effect(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(context_waiter, "_process", context_waiter._Process())
     before = [finder for finder in sys.meta_path if not isinstance(finder, ImportWatch)]
     monkeypatch.setattr(sys, "meta_path", list(before))
+    monkeypatch.setattr(context_waiter, "marks", ProcessMarks())
     context_waiter.wait_for_context(lambda: None)
     context_waiter.wait_for_context(lambda: None)
-    (watch,) = [finder for finder in sys.meta_path if finder not in before]
-    assert isinstance(watch, ImportWatch)
-    assert watch._listeners
+    marking, waiting = [finder for finder in sys.meta_path if finder not in before]
+    assert isinstance(waiting, ImportWatch)
+    assert isinstance(marking, ImportWatch)
     context_waiter.stop_waiting()
-    assert not watch._listeners
+    assert (waiting.has_ended, marking.has_ended) == (True, False)
 
 
 def test_an_interpreter_starts_although_the_probe_cannot_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,24 @@ def test_a_pruned_configuration_of_triton_never_runs(probe: Probe, clock: Simple
     assert set(kernel.launched) == {32, 64}
 
 
+def test_configurations_of_triton_with_long_texts_are_told_apart(probe: Probe, clock: SimpleNamespace) -> None:
+    """Triton's text of a configuration has its options and `ir_override`, the path of a file; they may differ last."""
+    del probe
+
+    class Long(Config):
+        def __str__(self) -> str:
+            return f"num_warps: 4, ir_override: /{'long/' * 60}{self.kwargs['BLOCK']}.ttgir"
+
+    kernel = Kernel(clock)
+    pruning = {"early_config_prune": lambda configs, _given, **_named: configs}
+    configs = [Long({"BLOCK": block}) for block in (16, 64)]
+    tuned = kp.triton_autotune(configs, ["n"], prune_configs_by=pruning, share=1e6)(kernel)
+    for _ in range(400):
+        tuned[4,](Tensor(0), Tensor(0), 4)
+    assert kernel.launched.most_common(1)[0][0] == 64
+    assert set(kernel.launched) == {16, 64}
+
+
 def test_hooks_of_triton_run_before_a_trial_and_before_its_repetition(probe: Probe, clock: SimpleNamespace) -> None:
     del probe
     calls: list[str] = []

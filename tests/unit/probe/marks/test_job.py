@@ -1,4 +1,4 @@
-"""The identity of a job, and PyTorch's allocator, from an environment and a module that stand in for the real ones."""
+"""The identity of a job, and PyTorch's allocator, with an environment and a module of the test."""
 
 from types import SimpleNamespace
 from typing import Any

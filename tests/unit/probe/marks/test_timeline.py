@@ -210,8 +210,8 @@ def test_a_checkpoint_and_a_compilation_are_taken_out_of_the_phase_around_them()
 def test_an_explicit_step_takes_over_and_the_first_is_the_automatic_one_before_it() -> None:
     training = began()
     totals = training.timeline.totals
-    totals.advance(training.now_ns)
-    assert totals.steps == 1
+    totals.advance(training.now_ns, 8)
+    assert (totals.steps, totals.items) == (1, 8)
     for _ in range(2):
         training.step(10)
         totals.advance(training.now_ns)

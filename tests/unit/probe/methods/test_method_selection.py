@@ -220,9 +220,9 @@ def test_measuring_begins_with_the_context_and_time_before_it_is_not_measured() 
     rig.selection.switch()
     assert rig.cupti is not None
     assert rig.cupti.calls[0] == "start"
-    rig.recorder.measured.switch(rig.clock(), measuring=True)
+    rig.recorder.measured.switch(rig.clock(), measuring=True, waits=True)
     rig.clock.pass_seconds(0.95)
-    assert rig.recorder.measured.until(rig.clock()) == (1_000_000_000, 950_000_000)
+    assert rig.recorder.measured.until(rig.clock()) == (1_000_000_000, 950_000_000, 950_000_000)
     rig.selection.stop()
 
 
@@ -239,8 +239,17 @@ def test_kernels_that_no_method_sees_are_in_no_measured_time() -> None:
     rig.selection.begin()
     rig.poll()
     rig.poll(10)
-    running_ns, measured_ns = rig.recorder.measured.until(rig.clock())
-    assert (running_ns, measured_ns) == (10_000_000_000, 0)
+    assert rig.recorder.measured.until(rig.clock()) == (10_000_000_000, 0, 0)
+    rig.selection.stop()
+
+
+def test_waits_that_the_program_reports_itself_are_measured_without_cupti() -> None:
+    rig = Rig()
+    rig.selection.begin()
+    rig.recorder.sync("stream", 500)
+    rig.poll()
+    rig.poll(10)
+    assert rig.recorder.measured.until(rig.clock()).waits_measured_ns == 11_000_000_000
     rig.selection.stop()
 
 

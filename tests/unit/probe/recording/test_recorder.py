@@ -196,7 +196,8 @@ def test_steps_are_reported_for_the_device_that_was_used_first() -> None:
     home = recorder.counters(1, dropped_frames=0)
     assert (home.steps, home.items, home.step_ns) == (3, 96, 20)
     other = recorder.counters(0, dropped_frames=0)
-    assert other == Counters(0, running_ns=other.running_ns, measured_ns=other.measured_ns)
+    times = other.running_ns, other.measured_ns, other.waits_measured_ns
+    assert other == Counters(0, running_ns=times[0], measured_ns=times[1], waits_measured_ns=times[2])
     check_counters(home, 2)
 
 

@@ -24,13 +24,11 @@ export function header(page) {
 }
 
 function status(page) {
-  const { site } = page;
-  const source = site.local ? `Figures are from this bridge itself: ${site.ring.series} series of the last ${Math.round(site.ring.seconds / 60)} minutes in ${(site.ring.bytes / 2 ** 20).toFixed(1)} MiB (at most ${(site.ring.max_bytes / 2 ** 20).toFixed(1)} MiB). Rules and alerts need a Prometheus.` : "Figures are from Prometheus, through this bridge.";
-  const dropped = site.local && site.ring.dropped_series ? ` ${site.ring.dropped_series} further series have no room.` : "";
+  const source = "Figures are from Prometheus, through this bridge.";
   const answered = page.answered ? ` Last answer ${new Date(page.answered).toLocaleTimeString("sv")}.` : "";
   const node = document.getElementById("status");
   node.className = page.failure ? "error" : "quiet";
-  replace(node, page.failure ? `Nothing on this page is of now: ${page.failure}.${answered}` : `${source}${dropped}${answered}`);
+  replace(node, page.failure ? `Nothing on this page is of now: ${page.failure}.${answered}` : `${source}${answered}`);
 }
 
 function picker(page, variable) {
@@ -45,8 +43,7 @@ function picker(page, variable) {
 
 function ranges(page) {
   const current = page.span.get("from");
-  const known = page.site.local ? RANGES.slice(0, 2) : RANGES;
-  const listed = known.some(([value]) => value === current) ? known : [[current, /^\d+$/.test(current) ? "as zoomed" : current.replace("now-", "")], ...known];
+  const listed = RANGES.some(([value]) => value === current) ? RANGES : [[current, /^\d+$/.test(current) ? "as zoomed" : current.replace("now-", "")], ...RANGES];
   const refreshing = page.parameters.get("refresh") ?? page.model.refresh ?? "30s";
   const times = REFRESH.some(([value]) => value === refreshing) ? REFRESH : [[refreshing, refreshing], ...REFRESH];
   const choice = (title, list, value, change) => element("label", {}, element("span", {}, title), element("select", { onchange: (event) => change(event.target.value) }, list.map(([each, text]) => element("option", { value: each, selected: each === value }, text))));

@@ -32,7 +32,7 @@ function duration(text, otherwise) {
 function setTime() {
   const { site, model, parameters } = page;
   const now = Date.now() / 1e3;
-  const given = parameters.get("from") ?? (site.local ? "now-15m" : model.time?.from ?? "now-1h");
+  const given = parameters.get("from") ?? model.time?.from ?? "now-1h";
   const until = parameters.get("to") ?? "now";
   const to = /^\d+$/.test(until) ? Number(until) / 1e3 : now - (until === "now" ? 0 : duration(until, 0));
   const from = /^\d+$/.test(given) ? Number(given) / 1e3 : now - duration(given, 3600);
@@ -67,7 +67,6 @@ function navigate(changes) {
 
 async function ask(panel, target) {
   const { signal } = page.controller;
-  if (page.site.local) return asked("local", { uid: page.model.uid, panel: panel.id, ref: target.refId, ...(target.instant ? {} : { range: 1 }) }, signal);
   const query = page.variables.inQuery(target.expr, panel.scoped);
   if (target.instant) return asked("query", { query, time: page.time.now }, signal);
   const { from, to, step } = page.time;
@@ -118,7 +117,7 @@ async function loadEvents() {
   const { from, to } = page.time;
   const step = Math.max(page.time.step, (to - from) / 200);
   const lists = (page.model.annotations?.list ?? []).filter((each) => each.enable && each.expr);
-  const events = await Promise.all(page.site.local ? [] : lists.map(async (each) => {
+  const events = await Promise.all(lists.map(async (each) => {
     const found = await asked("query_range", { query: page.variables.inQuery(each.expr), start: String(from), end: String(to), step: String(step) }, page.controller.signal);
     return found.flatMap(({ values = [] }) => values.filter(([seconds], index) => index === 0 || seconds - values[index - 1][0] > step * 1.5).map(([seconds]) => ({ seconds: Number(seconds), color: each.iconColor })));
   }));

@@ -1,9 +1,10 @@
-"""Rules that say what to change in a program, as a table: signals, thresholds, advice, and where each comes from."""
+"""Rules that say what to change in a program, as a table: signals, thresholds, advice, and where each comes from.
 
-# The predictor computes the signals and tests the rules for each program on each GPU (`tuning/diagnosis.py`); its
-# tuning rules take the advice's kinds and direction. A rule holds when all its thresholds hold. A threshold on a signal
-# that is not measured does not hold, and the signal is published as missing. No rule states a gain: a figure from the
-# literature is no figure of this program.
+The predictor computes the signals and tests the rules for each program on each GPU (`tuning/diagnosis.py`); its
+tuning rules take the advice's kinds and direction. A rule holds when all its thresholds hold. A threshold on a signal
+that is not measured does not hold, and the signal is published as missing. No rule states a gain: a figure from the
+literature is no figure of this program.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

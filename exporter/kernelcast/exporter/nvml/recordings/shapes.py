@@ -22,7 +22,8 @@ def shaped(name: str, answer: Any) -> Any:
         return answer
     if name not in STRUCTS:
         return _object(answer)
-    made = getattr(pynvml, STRUCTS[name])()
+    older = STRUCTS[name] == "c_nvmlMemory_v2_t" and "reserved" not in answer
+    made = pynvml.c_nvmlMemory_t() if older else getattr(pynvml, STRUCTS[name])()
     for member, value in answer.items():
         setattr(made, member, value.encode() if isinstance(value, str) else value)
     return made

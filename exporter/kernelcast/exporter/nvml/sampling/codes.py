@@ -7,7 +7,7 @@ from kernelcast.exporter.nvml.sampling import reading
 _ABSENT: Final = {
     "NOT_SUPPORTED": reading.NOT_SUPPORTED,
     "FUNCTION_NOT_FOUND": reading.NOT_SUPPORTED,
-    "NOT_FOUND": reading.NOT_SUPPORTED,
+    "NOT_FOUND": reading.NO_DATA,
     "ARGUMENT_VERSION_MISMATCH": reading.NOT_SUPPORTED,
     "NO_DATA": reading.NO_DATA,
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from kernelcast.exporter.nvml.sampling import reading
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue.devices import dcgm_exporter, profiling
 from kernelcast.wire.catalogue.devices import device as rows
@@ -33,12 +34,14 @@ class NvmlCall:
         rows: Its rows, in the order of `read`'s values.
         read: Given the pynvml module and a device handle, NVML's own number for each row; None where it knows none.
         divisor: Of NVML's numbers, for the rows' unit.
+        unknown: Reason why a row has no value where the call has answered.
     """
 
     name: str
     rows: tuple[Metric, ...]
     read: Callable[[Any, Any], tuple[Number | None, ...]]
     divisor: int = 1
+    unknown: str = reading.NO_DATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +135,15 @@ def _decoder(nvml: Any, gpu: Any) -> tuple[Number | None]:
     return (_percent(nvml.nvmlDeviceGetDecoderUtilization(gpu)[0]),)
 
 
-def _memory(nvml: Any, gpu: Any) -> tuple[Number, ...]:
-    """Version 2 of the struct: version 1 counts the driver's reserved memory as used."""
-    memory = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)
+def _memory(nvml: Any, gpu: Any) -> tuple[Number | None, ...]:
+    """Version 2 of the struct: version 1, all that drivers before 510 have, counts the reserved memory as used."""
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)
+    except nvml.NVMLError as error:
+        if error.value != nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+            raise
+        memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
+        return memory.free, memory.used, None
     return memory.free, memory.used, memory.reserved
 
 
@@ -144,7 +153,13 @@ def _remapped_rows(nvml: Any, gpu: Any) -> tuple[Number, ...]:
 
 
 def _clock_events(nvml: Any, gpu: Any) -> tuple[Number]:
-    return (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu),)
+    """Drivers before 535 have the call by its older name."""
+    try:
+        return (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu),)
+    except nvml.NVMLError as error:
+        if error.value != nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+            raise
+    return (nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu),)
 
 
 def _license(nvml: Any, gpu: Any) -> tuple[Number]:
@@ -170,7 +185,11 @@ CLOCK_EVENTS: Final = (
 """By bit, in nvidia-smi's words. Source: nvml.h, nvmlClocksEventReasons."""
 
 MEMORY_CALL: Final = NvmlCall(
-    "nvmlDeviceGetMemoryInfo_v2", (rows.FB_FREE, rows.FB_USED, rows.FB_RESERVED), _memory, BYTES_PER_MEBIBYTE
+    "nvmlDeviceGetMemoryInfo_v2",
+    (rows.FB_FREE, rows.FB_USED, rows.FB_RESERVED),
+    _memory,
+    BYTES_PER_MEBIBYTE,
+    unknown=reading.NOT_SUPPORTED,
 )
 ENERGY_CALL: Final = NvmlCall("nvmlDeviceGetTotalEnergyConsumption", (rows.TOTAL_ENERGY,), _energy)
 CALLS: Final = (
@@ -261,8 +280,9 @@ class GpmMetric:
 
 RATIO_PER_PERCENT: Final = 0.01
 GPM_BYTES_PER_UNIT: Final = 2**20
-"""GPM's rates are MiB/s by nvml.h, and nvidia_gpu_exporter and NVIDIA's own mock of NVML take them so. DCGM passes the
-number on into a row of bytes; which of the two a GPU means is to be settled there with a known copy."""
+"""GPM's rates are MiB/s by nvml.h, although DCGM passes the number on into a row of bytes. On an H100 the PCIe rates
+were 1.07 and 1.09 of the bytes of known copies, protocol included, with this factor (docs/gpu/2026-11-27-h100.jsonl).
+"""
 
 GRAPHICS: Final = GpmMetric(profiling.GR_ENGINE_ACTIVE, 1, RATIO_PER_PERCENT)
 GPM_METRICS: Final = (

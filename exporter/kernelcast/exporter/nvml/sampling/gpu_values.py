@@ -74,7 +74,7 @@ class ValueReader:
         return into
 
     def _call(self, gpu: Gpu, call: NvmlCall, wanted: frozenset[str], into: GpuValues) -> None:
-        reason = reading.NO_DATA
+        reason = call.unknown
         values: tuple[Number | None, ...] = (None,) * len(call.rows)
         try:
             values = call.read(self._nvml, gpu.handle)

@@ -1,4 +1,4 @@
-"""Chooses how much is measured: all, all but waits, or kernels in windows of 1 s in 10, in 30, in 100; never nothing.
+"""Chooses how much is measured: all, all but waits, or all in windows of 1 s in 10, in 30, in 100; never nothing.
 
 A pure state machine. What holds the program's threads and what the decoder computes on a core of its own are two costs
 with limits of their own; a third is learnt from the program's steps (`cost`). A cost is known per second of measuring,
@@ -20,6 +20,7 @@ class Level(IntEnum):
     NO_WAITS = 1
     """Kernels and copies, but no records of synchronisation."""
     TENTH = 2
+    """From here on all in windows, with waits."""
     THIRTIETH = 3
     HUNDREDTH = 4
 

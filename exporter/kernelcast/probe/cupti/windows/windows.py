@@ -81,6 +81,11 @@ class Windows:
         return f"{how_much}: {self._choice.reason}"
 
     @property
+    def waits(self) -> bool:
+        """Whether waits are measured where kernels are."""
+        return self.level is not Level.NO_WAITS
+
+    @property
     def exceeded(self) -> bool:
         """Whether measuring costs too much and cannot be switched, so that it must end."""
         return not self._can_switch and self.level > Level.FULL
@@ -92,11 +97,12 @@ class Windows:
         return self._schedule.at(self.level, self._unix_clock(), pauses=self._compares())
 
     def switched(self, *, measuring: bool) -> None:
-        """Say that kernels are measured from now on, or no longer."""
+        """Say that kernels are measured from now on, with waits where the level has them, or no longer."""
         now_ns = self._clock()
+        self._recorder.measured.switch(now_ns, measuring=measuring, waits=measuring and self.waits)
+        if measuring is not self.measuring:
+            self._cost.switched(now_ns, measuring=measuring)
         self.measuring = measuring
-        self._recorder.measured.switch(now_ns, measuring=measuring)
-        self._cost.switched(now_ns, measuring=measuring)
 
     def feed(self, *, records: int, graph_launches: int, held_ns: int, decoding_ns: int, untimed: str = "") -> None:
         """Learn from one report.

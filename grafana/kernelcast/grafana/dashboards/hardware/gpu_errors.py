@@ -252,7 +252,7 @@ def _firmware() -> Placed:
     )
     columns = (Column("Hostname", "Node", width=180), Column("gpu", "GPU", width=60), Column("modelName", "Model"))
     by = ", ".join(one.source for one in (*columns, *label_columns))
-    gpus = column(f"group by ({by}) ({promql.series(device.FB_USED)})")
+    gpus = column(f"group by ({by}) ({promql.measured_here()})")
     return table(text, [gpus], (*columns, *label_columns), sort="Node", width=24, height=8)
 
 

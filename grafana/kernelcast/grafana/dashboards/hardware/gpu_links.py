@@ -40,8 +40,8 @@ def copies() -> Row:
 def _pcie() -> Placed:
     text = PanelText(
         "PCIe traffic",
-        "Bytes a second between host and GPU, protocol included. Whether NVML's number is MiB/s was not measured on a "
-        "GPU yet.",
+        "Bytes a second between host and GPU, protocol included: on an H100 1.07 and 1.09 of the bytes that a program "
+        "copied to and from it.",
     )
     queries = [
         Query(each(profiling.PCIE_TX_BYTES), f"{INSTANCE} out"),

@@ -92,7 +92,7 @@ def _worst(label: str, measured: str, where: str) -> str:
     """The worst state by a label, then what has no state; where nothing is measured now, what was in the last hour."""
     here = f'{{__name__=~"{measured}|{promql.name(gpu.GPU_UP)}", {where}}}'
     known = f"max by ({label}) (({state(free=('Hostname', 'gpu'))}) and on ({_BY}) {here})"
-    lately = f"-2 * group by ({label}) (present_over_time({promql.name(device.FB_USED)}{{{where}}}[1h]))"
+    lately = f"-2 * group by ({label}) ({promql.measured_within('1h', where)})"
     return f"{known} or -1 * group by ({label}) ({here}) or on () {lately}"
 
 

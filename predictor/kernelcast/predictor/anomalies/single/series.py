@@ -3,9 +3,9 @@
 A step of `AnomalyDetector` costs about 300 calls of numpy however few series there are. For a long series alone, the
 same arithmetic on scalars costs a small part of that. What does not depend on the detector's state is computed for all
 rows at once.
-"""
 
-# `backtest.anomalies` calls `series_steps` for recordings of one series; a test compares it with the detector.
+`backtest.anomalies` calls `series_steps` for recordings of one series; a test compares it with the detector.
+"""
 
 from typing import Final, NamedTuple
 

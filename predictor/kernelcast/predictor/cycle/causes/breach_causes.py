@@ -1,7 +1,8 @@
-"""Finds the cause of series whose alert fires or whose breach is probable, by the rules of the catalogue."""
+"""Finds the cause of series whose alert fires or whose breach is probable, by the rules of the catalogue.
 
-# `Explanations` calls it for the flagged series of a cycle, `FleetComparison` for GPUs that are slower than the fleet.
-# It gathers the features (from the GPU's metrics and from the other kernels on it); `causes.find` applies the rules.
+`Explanations` calls it for the flagged series of a cycle, `FleetComparison` for GPUs that are slower than the fleet.
+It gathers the features (from the GPU's metrics and from the other kernels on it); `causes.find` applies the rules.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,6 +1,7 @@
-"""Kernels that a deploy made slower: a ticket until it is accepted or undone, or until their program has ended."""
+"""Kernels that a deploy made slower: a ticket until it is accepted or undone, or until their program has ended.
 
-# `Regimes` reports deploys (`deployed`), `Publication` asks for the findings in each cycle (`run`).
+`Regimes` reports deploys (`deployed`), `Publication` asks for the findings in each cycle (`run`).
+"""
 
 import hashlib
 import json
@@ -160,10 +161,7 @@ class Deploys:
         """Whether a program runs on its former versions again, as far as they are known."""
         number = int(self._former[row])
         former = self._versions.get(number)
-        if former is None:
-            # Earlier releases saved the number of the code version alone.
-            return version_number(Versions(now.code)) == number != UNKNOWN
-        return former != Versions() and former.code == now.code and not changes(former, now)
+        return former not in (None, Versions()) and former.code == now.code and not changes(former, now)
 
     def _forget_accepted(self, accepted: Mapping[str, int], reasons: dict[str, EndReason]) -> None:
         known = self._source.attributes

@@ -1,6 +1,7 @@
-"""Findings about GPUs that need no limit: the rules about causes, once per block and host, and at a new XID at once."""
+"""Findings about GPUs that need no limit: the rules about causes, once per block and host, and at a new XID at once.
 
-# `Publication` runs it once a cycle.
+`Publication` runs it once a cycle.
+"""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,7 +1,8 @@
-"""Metrics of GPUs on one grid: the input of the rules about causes, from windows, blocks and counters."""
+"""Metrics of GPUs on one grid: the input of the rules about causes, from windows, blocks and counters.
 
-# `DeviceFaults` and `BreachCauses` ask it for features in each cycle. Features count time in seconds of which a block
-# has 300; `_scale` converts to event time where blocks are shorter.
+`DeviceFaults` and `BreachCauses` ask it for features in each cycle. Features count time in seconds of which a block
+has 300; `_scale` converts to event time where blocks are shorter.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

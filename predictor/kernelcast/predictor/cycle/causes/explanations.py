@@ -1,7 +1,8 @@
-"""Decides which cause each flagged series is published with, and which are not published at all."""
+"""Decides which cause each flagged series is published with, and which are not published at all.
 
-# `Publication` calls it once a cycle. Nothing is published about a kernel that is slow for a reason that is no fault
-# of it, such as a lower clock; `explain` shows the reason.
+`Publication` calls it once a cycle. Nothing is published about a kernel that is slow for a reason that is no fault
+of it, such as a lower clock; `explain` shows the reason.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,8 @@
-"""Finds GPUs that are slower than the other nodes of the fleet, and shares the baselines of the healthy ones."""
+"""Finds GPUs that are slower than the other nodes of the fleet, and shares the baselines of the healthy ones.
 
-# `Publication` runs it in each cycle; it compares once per block. `state.baselines_topic` reads the baselines of other
-# nodes from Kafka and writes those of this one. A *worker* is one program on one GPU.
+`Publication` runs it in each cycle; it compares once per block. `state.baselines_topic` reads the baselines of other
+nodes from Kafka and writes those of this one. A *worker* is one program on one GPU.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,9 @@
-"""Slow workers of the programs that run now: the ranks of each program compared with each other, once per block."""
+"""Slow workers of the programs that run now: the ranks of each program compared with each other, once per block.
 
-# `Publication` runs it in each cycle; `peers.PeerDetector` does the comparison. A kernel does equal work on all ranks
-# that launch the same kernels on the same model of GPU. Collectives are left out: their duration is a wait for the
-# slowest rank.
+`Publication` runs it in each cycle; `peers.PeerDetector` does the comparison. A kernel does equal work on all ranks
+that launch the same kernels on the same model of GPU. Collectives are left out: their duration is a wait for the
+slowest rank.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
-"""Hands claims and outcomes of a cycle's rows to the scores, under series numbers that survive a restart."""
+"""Hands claims and outcomes of a cycle's rows to the scores, under series numbers that survive a restart.
 
-# `Claims` calls it in each cycle. The scores are in `predictor.scoring`, which knows no rows; `cycling` saves them.
+`Claims` calls it in each cycle. The scores are in `predictor.scoring`, which knows no rows; `cycling` saves them.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,6 +1,7 @@
-"""One message of a saved state: named arrays and a text, versioned, checksummed, compressed."""
+"""One message of a saved state: named arrays and a text, versioned, checksummed, compressed.
 
-# `StateWriter` packs the messages, `StateReader` unpacks them.
+`StateWriter` packs the messages, `StateReader` unpacks them.
+"""
 
 import json
 import struct
@@ -18,7 +19,6 @@ Array = NDArray[Any]
 
 MAGIC: Final = b"KCPW"
 VERSION: Final = 2
-"""Version 1 is in `series/snapshot.py`; both begin alike, so that each revision refuses the other's by its version."""
 
 MAX_PART_BYTES: Final = 64 * 1024 * 1024
 """Largest inflated size that is read: a damaged length must not take all memory."""
@@ -43,11 +43,6 @@ class StatePart:
     sequence: int
     text: Mapping[str, Any]
     arrays: Mapping[str, Array]
-
-
-def is_part(value: bytes) -> bool:
-    """Whether a message is of this version."""
-    return value[: len(MAGIC) + 2] == struct.pack("<4sH", MAGIC, VERSION)
 
 
 def order_of(value: bytes) -> tuple[int, int]:

@@ -1,7 +1,8 @@
-"""Restores the saved state of one partition: each page at its newest whole snapshot."""
+"""Restores the saved state of one partition: each page at its newest whole snapshot.
 
-# `SnapshotStore` collects the messages at the assignment of a partition; `States.restore` then restores them. Each
-# page is read first, then the additions that follow it without a gap.
+`SnapshotStore` collects the messages at the assignment of a partition; `States.restore` then restores them. Each
+page is read first, then the additions that follow it without a gap.
+"""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Ints
-from kernelcast.predictor.series.saved.parts import Array, StatePart, is_part, order_of, unpack
+from kernelcast.predictor.series.saved.parts import Array, StatePart, order_of, unpack
 from kernelcast.predictor.series.saved.rows import SavedRows
 from kernelcast.predictor.series.saved.slots import RowSlots
 from kernelcast.predictor.series.saved.writer import ADDED, HEAD, KEY, PAGE
@@ -66,28 +67,23 @@ class StateReader:
     """Collects the messages of one partition's state, then restores them; a message is released once it is used.
 
     The thread that reads Kafka uses it; restoring takes the lock for a page at a time.
-
-    Attributes:
-        first_version: Parts of version 1.
     """
 
     def __init__(self) -> None:
-        self.first_version: dict[str, bytes] = {}
         self._parts: dict[str, bytes] = {}
 
     @property
     def keys(self) -> set[str]:
         """All keys on Kafka."""
-        return {*self._parts, *self.first_version}
+        return set(self._parts)
 
     def put(self, key: str, value: bytes | None) -> None:
         """Add a message; a later one replaces one of the same key. Keys that a state does not have are ignored."""
         if KEY.fullmatch(key) is None:
             return
         self._parts.pop(key, None)
-        self.first_version.pop(key, None)
         if value is not None:
-            (self.first_version if key.isdigit() and not is_part(value) else self._parts)[key] = value
+            self._parts[key] = value
 
     def restore(self, target: SavedRows, owner: int, *, now_seconds: float) -> Restored:
         """Restore series and columns.

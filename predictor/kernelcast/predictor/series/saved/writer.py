@@ -23,11 +23,11 @@ from kernelcast.predictor.series.saved.rows import SavedRows
 from kernelcast.predictor.series.saved.slots import FREE, RowSlots
 
 HEAD: Final = "0"
-"""Key of the head. Version 1 has its first part there, so an older revision finds a version that it refuses."""
+"""Key of the head."""
 PAGE: Final = "page"
 ADDED: Final = "added"
-KEY: Final = re.compile(rf"[0-9]{{1,9}}|{PAGE}\|[0-9]{{1,9}}|{ADDED}\|[0-9]{{1,9}}\|[0-9]{{1,9}}")
-"""Keys of a saved state, those of version 1 among them."""
+KEY: Final = re.compile(rf"{HEAD}|{PAGE}\|[0-9]{{1,9}}|{ADDED}\|[0-9]{{1,9}}\|[0-9]{{1,9}}")
+"""Keys of a saved state."""
 
 ROTATION_SECONDS: Final = 7200.0
 """Time within which each page is written whole at least once: two hours."""
@@ -210,7 +210,7 @@ class StateWriter:
         return used + begin, rows[used]
 
     def _delete_unused(self) -> Iterator[Message]:
-        """Delete pages and additions beyond the present ones, and parts of version 1."""
+        """Delete pages and additions beyond the present ones."""
         stripes = -(-len(self._written) // self._stripe_pages)
         for key in sorted(self._known):
             kind, _, rest = key.partition("|")

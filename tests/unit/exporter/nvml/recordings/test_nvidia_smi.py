@@ -1,6 +1,8 @@
 """Series of real GPUs, as nvidia-smi showed them under load, field by field."""
 
+import os
 import re
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +18,11 @@ from kernelcast.wire.catalogue.devices.device import OPT_IN_LABELS
 from kernelcast.wire.errors import TraceError
 from kernelcast.wire.identity import REPLAYED
 
-CAPTURES = Path(__file__).parents[6] / "shared/data/nvidia-smi"
+SHARED = Path(os.environ.get("KERNELCAST_SHARED_DATA", Path(__file__).parents[6] / "shared/data"))
+CAPTURES = SHARED / "nvidia-smi"
 FILES = ("nvidia-h200__590.48.01.txt", "nvidia-h100-mig__590.48.01.txt", "nvidia-l40s__595.80.txt")
+H100 = SHARED / "gpu/h100-2026-11-27/captures.tar.gz"
+OF_THE_H100 = tuple(f"captures/{number}-{when}.txt" for number in range(3) for when in ("before", "after"))
 SECOND_NS = 1_000_000_000
 SHOWN = {
     "SM_CLOCK": ("Clocks", "SM"),
@@ -83,12 +88,17 @@ class Clock:
         return self.now_ns
 
 
-@pytest.fixture(params=FILES, ids=lambda name: name.partition("__")[0])
-def capture(request: pytest.FixtureRequest) -> Path:
-    path = CAPTURES / str(request.param)
-    if not path.exists():
-        pytest.skip(f"the capture {path.name} is not on this machine")
-    return path
+@pytest.fixture(params=(*FILES, *OF_THE_H100), ids=lambda name: name.partition("__")[0])
+def capture(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    name = str(request.param)
+    held = CAPTURES / name if name in FILES else H100
+    if not held.exists():
+        pytest.skip(f"{held} is not on this machine; set KERNELCAST_SHARED_DATA to the folder of recordings")
+    if name in FILES:
+        return held
+    with tarfile.open(held) as archive:
+        archive.extract(name, tmp_path, filter="data")
+    return tmp_path / name
 
 
 def played(path: Path) -> Iterator[tuple[str, tuple[Sample, ...]]]:
@@ -119,15 +129,13 @@ def device_rows(samples: tuple[Sample, ...], gi_id: str = "") -> dict[str, float
 
 
 def test_every_row_that_nvidia_smi_shows_has_the_value_that_it_shows(capture: Path) -> None:
-    seen = 0
     for output, samples in played(capture):
         rows = device_rows(samples)
         printed = {row: shown(output, *where) for row, where in SHOWN.items()}
         assert {row: rows[row] for row in printed if row in rows} == {
             row: value for row, value in printed.items() if value is not None
         }
-        seen += sum(value is not None for value in printed.values())
-    assert seen >= 20
+        assert sum(value is not None for value in printed.values()) >= 10
 
 
 def test_what_nvidia_smi_does_not_know_is_absent_with_a_reason(capture: Path) -> None:
@@ -192,7 +200,7 @@ def test_processes_of_two_compute_instances_in_one_gpu_instance_are_counted_once
     """No capture at hand has two; this is the one with MIG, whose GPU instance 2 gets another compute instance."""
     original = CAPTURES / "nvidia-h100-mig__590.48.01.txt"
     if not original.exists():
-        pytest.skip(f"the capture {original.name} is not on this machine")
+        pytest.skip(f"{original} is not on this machine; set KERNELCAST_SHARED_DATA to the folder of recordings")
     instance = re.compile(r"    MIG Device\n {8}Index.*\n {8}GPU Instance ID +: 2\n(?: {8}.*\n)+")
     text, added = instance.subn(_with_a_second_compute_instance, original.read_text())
     assert added >= 2

@@ -1,0 +1,507 @@
+"""What matters now, as frozen values: a `Picture`, made by `Recent` from the newest pages and the alerts.
+
+`sections` arranges a picture in tables, which `text` draws in a terminal and `html` in a browser.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Literal
+
+from kernelcast.view.page import ScrapedPage
+from kernelcast.view.rates import History, KernelNow, ProgramNow
+from kernelcast.view.words import number, since, source_of, subject_of, time_left
+from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.verdict import INPUT_BOUND, verdict
+
+SORTS: Final = ("time", "change", "launches", "mean", "name")
+"""Orders of the kernels: share of GPU time now, slower than before, launches a second, mean duration, name."""
+OLD_SECONDS: Final = 60.0
+"""Age from which on figures are marked as old: several intervals of an exporter."""
+PREDICTED: Final = 0.5
+"""Probability of a breach from which it is shown as predicted."""
+STILL_PREDICTED: Final = 0.2
+"""Probability below which a breach that was shown is shown no more."""
+IDLE_SECONDS: Final = 60.0
+"""Time without a step from which a program is said to stand still, if it is also `IDLE_STEPS` steps long."""
+IDLE_STEPS: Final = 10
+NEAR_DEGREES: Final = 5.0
+"""Distance from the slowdown temperature from which a temperature is near its limit."""
+NEAR_SECONDS: Final = 300.0
+"""Median time to a limit from which a prediction is bad news, not a warning."""
+HEARTBEAT: Final = "Watchdog"
+"""Name of the alert that always fires, as the site's rules of kernelcast define it."""
+_ALERT_PREFIX: Final = "Kernelcast"
+"""All names of our alerts begin with it; it is not shown."""
+_ALERT_SUBJECT: Final = ("Hostname", "gpu", "program")
+"""Labels by which alerts of one name are counted, as on the dashboards: a fault of a GPU slows many kernels at once."""
+_ANSWERS: Final = ("kept", "rolled_back", "rejected", "applied", "received")
+"""States of a hint, the last one first: the first that the page has is the state of a hint."""
+_ALL_ALERTS: Final = {"critical": 0, "warning": 1}
+
+Level = Literal["bad", "warn", "good", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU.
+
+    Attributes:
+        node: Label `Hostname`.
+        index: Label `gpu`.
+        values: Value of each row of the catalogue, by its Prometheus name.
+    """
+
+    node: str
+    index: str
+    values: Mapping[str, float]
+
+    def value(self, row: Any) -> float | None:
+        """The value of a row of the catalogue."""
+        return self.values.get(row.prometheus_name)
+
+    @property
+    def state(self) -> tuple[Level, str]:
+        """What is wrong with it, in some words; empty where nothing is known to be."""
+        if self.value(gpu.GPU_UP) == 0:
+            return "bad", "does not answer"
+        temperature, limit = self.value(device.GPU_TEMP), self.value(device.SLOWDOWN_TEMP)
+        if temperature is None or limit is None or temperature < limit - NEAR_DEGREES:
+            return "", ""
+        return ("bad", "at its limit") if temperature >= limit else ("warn", "near its limit")
+
+    @property
+    def memory_mib(self) -> tuple[float | None, float | None]:
+        """Memory that is used, and all of it."""
+        used, free = self.value(device.FB_USED), self.value(device.FB_FREE)
+        whole = used + free + (self.value(device.FB_RESERVED) or 0.0) if used is not None and free is not None else None
+        return used, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A limit that will probably be crossed, or was.
+
+    Attributes:
+        labels: Labels of the series, with `metric` and `cause`.
+        probability: Of the horizon where it is highest; None where only the crossing is known.
+        seconds_left: Median time until the limit is crossed.
+        crossed_seconds_ago: Time since it was; None before.
+    """
+
+    labels: Mapping[str, str]
+    probability: float | None = None
+    seconds_left: float | None = None
+    crossed_seconds_ago: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HintNow:
+    """The state of the last hint for a tunable of a program, which lasts until the next one.
+
+    Attributes:
+        program: The program.
+        tunable: The tunable.
+        state: `issued`, `trial` or `approval` while it is open; then the last outcome.
+        previous: Value that the tunable had before an open hint.
+        proposed: Value of an open hint.
+        value: The tunable's value now; empty where no process has it.
+        expected_ratio: Kernel time that is expected with an open hint, relative to before.
+        measured_ratio: Kernel time that the program measured, relative to before.
+        issued: Number of hints for it.
+    """
+
+    program: str
+    tunable: str
+    state: str
+    previous: str
+    proposed: str
+    value: str
+    expected_ratio: float | None
+    measured_ratio: float | None
+    issued: float
+
+
+@dataclass(frozen=True, slots=True)
+class AlertGroup:
+    """Alerts of one name that fire.
+
+    Attributes:
+        severity: Their severity.
+        name: Their name.
+        subjects: What each is about.
+        number: Their number, counted as on the dashboards.
+    """
+
+    severity: str
+    name: str
+    subjects: tuple[str, ...]
+    number: int
+
+    @property
+    def short_name(self) -> str:
+        """Their name without our prefix."""
+        return self.name.removeprefix(_ALERT_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Alerts:
+    """Alerts that fire now.
+
+    Attributes:
+        firing: Their labels; None where nothing is known.
+        reason: The reason for which nothing is known.
+    """
+
+    firing: Sequence[Mapping[str, str]] | None = None
+    reason: str = "no Prometheus was asked: give --prometheus URL"
+
+    @classmethod
+    def for_people(cls, firing: Sequence[Mapping[str, str]]) -> "Alerts":
+        """The alerts for people among those that fire: no heartbeat, and none that only mutes others."""
+        kept = [one for one in firing if one.get("alertname") != HEARTBEAT and one.get("severity") != "none"]
+        return cls(kept, "")
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """One fact that needs attention, in a sentence."""
+
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What matters now.
+
+    Attributes:
+        title: Address of the page.
+        note: Where the data come from; empty for live data.
+        has_page: Whether a page was read.
+        is_bridge: Whether it is a bridge's.
+        error: The reason why the newest page could not be read; empty if it was.
+        time_seconds: The present, Unix seconds.
+        age_seconds: Age of the newest figures; None where that is not known.
+        read_seconds_ago: Time since the newest page was read.
+        span_seconds: Time over which rates are measured; 0 before there are two pages.
+        sources: Values of the label `source`; `live` for data of this moment and place.
+        gpus: By node and number.
+        programs: By name.
+        kernels: In the order that the user chose.
+        all_kernels: Number of kernels on the page.
+        predictions: Crossed limits, then predicted ones, the soonest first.
+        no_prediction: The meaning of an empty list of predictions.
+        hints: Open ones first.
+        alerts: Alerts that fire; None where that is not known.
+        alert_groups: The same by name, the most severe first.
+        alerts_unknown: The reason for which alerts are not known.
+        producers: (job, instance) and whether it is up.
+        news: What needs attention, the worst first.
+    """
+
+    title: str
+    note: str
+    has_page: bool
+    is_bridge: bool
+    error: str
+    time_seconds: float
+    age_seconds: float | None
+    read_seconds_ago: float
+    span_seconds: float
+    sources: tuple[str, ...]
+    gpus: tuple[Gpu, ...]
+    programs: tuple[ProgramNow, ...]
+    kernels: tuple[KernelNow, ...]
+    all_kernels: int
+    predictions: tuple[Prediction, ...]
+    no_prediction: str
+    hints: tuple[HintNow, ...]
+    alerts: Sequence[Mapping[str, str]] | None
+    alert_groups: tuple[AlertGroup, ...]
+    alerts_unknown: str
+    producers: tuple[tuple[str, str, bool], ...]
+    news: tuple[News, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The same as JSON, with null in place of NaN and Inf."""
+        document: dict[str, Any] = _without_nan(
+            {
+                "title": self.title,
+                "time": self.time_seconds,
+                "age_seconds": None if self.age_seconds is None else round(self.age_seconds, 3),
+                "rate_over_seconds": round(self.span_seconds, 3),
+                "sources": self.sources,
+                "news": [asdict(one) for one in self.news],
+                "gpus": [{"node": one.node, "gpu": one.index, **one.values} for one in self.gpus],
+                "programs": [
+                    {"program": one.name, **asdict(one), "phases": dict(one.phases), "verdict": verdict_of(one)}
+                    for one in self.programs
+                ],
+                "kernels": [{**asdict(one), "change_ratio": one.change_ratio} for one in self.kernels],
+                "predictions": [asdict(one) for one in self.predictions],
+                "no_prediction": "" if self.predictions else self.no_prediction,
+                "hints": [asdict(one) for one in self.hints],
+                "alerts": None if self.alerts is None else [dict(labels) for labels in self.alerts],
+                "alerts_unknown": self.alerts_unknown,
+                "producers": [{"job": job, "instance": instance, "up": up} for job, instance, up in self.producers],
+            }
+        )
+        return document
+
+
+@dataclass(slots=True)
+class Recent:
+    """The newest pages of one server, and what was drawn from them. For one thread.
+
+    Attributes:
+        title: Address of the page.
+        note: Where the data come from; empty for live data.
+        history: The newest pages.
+        alerts: Alerts that fire.
+        error: The reason why the newest page could not be read; empty if it was.
+    """
+
+    title: str
+    note: str = ""
+    history: History = field(default_factory=History)
+    alerts: Alerts = field(default_factory=Alerts)
+    error: str = ""
+    # Breaches that are shown as predicted, by subject, with the time of the page that has each.
+    _predicted: dict[tuple[str, ...], tuple[float, Prediction]] = field(default_factory=dict)
+
+    @property
+    def page(self) -> ScrapedPage:
+        """The newest page; an empty one before the first."""
+        return self.history.page or ScrapedPage()
+
+    def add(self, now_seconds: float, page: ScrapedPage) -> None:
+        """Add a page."""
+        self.history.add(now_seconds, page)
+        self._predict(now_seconds)
+
+    def picture(self, now_seconds: float, *, sort: str = SORTS[0], text: str = "") -> Picture:
+        """What matters now.
+
+        Args:
+            now_seconds: The present, Unix seconds.
+            sort: Order of the kernels, one of `SORTS`.
+            text: Only kernels and programs with this text, and GPUs where some have it.
+        """
+        page, age, has_page = self.page, self.history.age_seconds(now_seconds), self.history.page is not None
+        old = bool(self.error) or (age is not None and age > OLD_SECONDS)
+        firing = self.alerts.firing
+        programs = [one for one in self.history.programs(now_seconds) if text.lower() in one.name.lower()]
+        picture = Picture(
+            title=self.title,
+            note=self.note,
+            has_page=has_page,
+            is_bridge=page.is_bridge,
+            error=self.error,
+            time_seconds=now_seconds,
+            age_seconds=age,
+            read_seconds_ago=max(0.0, now_seconds - self.history.page_seconds) if has_page else 0.0,
+            span_seconds=self.history.span_seconds,
+            sources=tuple(sorted(source or "live" for source in page.sources)),
+            gpus=_gpus(page, text.lower()),
+            programs=tuple(programs),
+            kernels=_kernels(self.history.kernels(), sort, text.lower()),
+            all_kernels=len(page.kernels),
+            predictions=self._predictions(now_seconds),
+            no_prediction=_no_prediction(page, has_page=has_page, old=old),
+            hints=_hints(page),
+            alerts=firing,
+            alert_groups=_groups(firing or ()),
+            alerts_unknown=self.alerts.reason if firing is None else "",
+            producers=tuple((job, instance, up) for (job, instance), up in page.producers.items()),
+        )
+        return replace(picture, news=_news(picture))
+
+    def _predict(self, now_seconds: float) -> None:
+        """Update the breaches that are shown as predicted; one without a value stays for `OLD_SECONDS`."""
+        page = self.page
+        best: dict[tuple[str, ...], Prediction] = {}
+        for labels, probability in page.degradations:
+            known = best.get(_subject(labels))
+            if known is None or probability > (known.probability or 0.0):
+                best[_subject(labels)] = Prediction(labels, probability)
+        left = {_subject(labels): seconds for labels, seconds in page.seconds_left}
+        for subject, one in best.items():
+            least = STILL_PREDICTED if subject in self._predicted else PREDICTED
+            if (one.probability or 0.0) >= least:
+                shown = Prediction(one.labels, one.probability, left.get(subject))
+                self._predicted[subject] = now_seconds, shown
+            else:
+                self._predicted.pop(subject, None)
+        for subject, (seen_seconds, _) in list(self._predicted.items()):
+            if not 0 <= now_seconds - seen_seconds <= OLD_SECONDS:
+                del self._predicted[subject]
+
+    def _predictions(self, now_seconds: float) -> tuple[Prediction, ...]:
+        shown = {subject: one for subject, (_, one) in self._predicted.items()}
+        for labels, crossed in self.page.crossed:
+            subject, ago = _subject(labels), max(now_seconds - crossed, 0.0)
+            one = shown.get(subject, Prediction(labels))
+            shown[subject] = Prediction(one.labels, one.probability, one.seconds_left, ago)
+        return tuple(sorted(shown.values(), key=_urgency))
+
+
+def verdict_of(program: ProgramNow) -> str:
+    """What a program's time goes into, in a sentence; empty where its phases are not known."""
+    return verdict(dict(program.phases))
+
+
+def is_idle(program: ProgramNow) -> bool:
+    """Whether a program has made no step for long; one that has ended is no longer on the page."""
+    least = max(IDLE_SECONDS, IDLE_STEPS * (program.step_seconds or 0.0))
+    return program.idle_seconds is not None and bool(program.now) and program.idle_seconds > least
+
+
+def _news(picture: Picture) -> tuple[News, ...]:
+    found = [
+        *_news_of_data(picture),
+        *(News(one.state[0], f"{one.node} GPU {one.index} {_gpu_words(one)}") for one in picture.gpus if one.state[0]),
+        *_news_of_predictions(picture.predictions),
+        *(
+            News("bad" if one.severity == "critical" else "warn", f"alert {one.short_name}: {', '.join(one.subjects)}")
+            for one in picture.alert_groups
+            if one.severity in _ALL_ALERTS
+        ),
+    ]
+    for program in picture.programs:
+        sentence = verdict_of(program)
+        if is_idle(program):
+            found.append(News("bad", f"{program.name} has made no step for {since(program.idle_seconds)}"))
+        elif sentence.startswith(INPUT_BOUND):
+            found.append(News("warn", f"{program.name} is {sentence}"))
+    return tuple(sorted(found, key=lambda news: news.level != "bad"))
+
+
+def _news_of_data(picture: Picture) -> list[News]:
+    age = picture.age_seconds
+    if picture.error:
+        how_old = "no page was read" if not picture.has_page else _old_figures(picture)
+        return [News("bad", f"{picture.error}; {how_old}")]
+    if picture.has_page and picture.is_bridge and not picture.producers:
+        return [News("bad", "no producer reports to this bridge")]
+    found = [News("bad", f"the figures are {since(age)} old")] if age is not None and age > OLD_SECONDS else []
+    silent = sorted(f"{job} {instance}" for job, instance, up in picture.producers if not up)
+    more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
+    return [*found, *([News("bad", f"silent: {', '.join(silent[:3])}{more}")] if silent else [])]
+
+
+def _old_figures(picture: Picture) -> str:
+    if picture.age_seconds is None:
+        return f"these figures are older than {since(picture.read_seconds_ago)}"
+    return f"these figures are {since(picture.age_seconds)} old"
+
+
+def _gpu_words(one: Gpu) -> str:
+    _, words = one.state
+    temperature, limit = one.value(device.GPU_TEMP), one.value(device.SLOWDOWN_TEMP)
+    return f"is {words}: {number(temperature)} of {number(limit)} °C" if words.endswith("limit") else words
+
+
+def _news_of_predictions(predictions: Sequence[Prediction]) -> list[News]:
+    found = []
+    for one in predictions:
+        crossed, cause = one.crossed_seconds_ago is not None, one.labels.get("cause", "unknown").replace("_", " ")
+        words = "is beyond its limit" if crossed else "will probably cross its limit"
+        when = time_left(one.seconds_left, one.crossed_seconds_ago)
+        near = one.seconds_left is not None and one.seconds_left <= NEAR_SECONDS
+        found.append(News("bad" if crossed or near else "warn", f"{subject_of(one.labels)} {words}: {cause}, {when}"))
+    return found
+
+
+def _gpus(page: ScrapedPage, text: str) -> tuple[Gpu, ...]:
+    every = sorted(page.gpus.items(), key=lambda item: (item[0][0], len(item[0][1]), item[0][1]))
+    chosen = [item for item in every if text in f"{item[0][0]} {item[0][1]}".lower()]
+    return tuple(Gpu(node, index, values) for (node, index), values in chosen or every)
+
+
+def _kernels(every: Sequence[KernelNow], sort: str, text: str) -> tuple[KernelNow, ...]:
+    orders: dict[str, Any] = {
+        "time": lambda one: (-(one.busy_ratio or 0.0), -(one.launches * (one.before_seconds or 0.0))),
+        "change": lambda one: -(one.change_ratio or 0.0),
+        "launches": lambda one: -(one.launches_per_second or 0.0),
+        "mean": lambda one: -(one.mean_seconds or one.before_seconds or 0.0),
+        "name": lambda one: one.name,
+    }
+    chosen = [
+        one for one in every if text in one.name.lower() or any(text in program.lower() for program in one.programs)
+    ]
+    return tuple(sorted(chosen, key=orders[sort]))
+
+
+def _groups(firing: Sequence[Mapping[str, str]]) -> tuple[AlertGroup, ...]:
+    groups: dict[tuple[str, str], list[Mapping[str, str]]] = {}
+    for labels in firing:
+        groups.setdefault((labels.get("severity", ""), labels.get("alertname", "?")), []).append(labels)
+    names = sorted(groups, key=lambda key: (_ALL_ALERTS.get(key[0], len(_ALL_ALERTS)), key[1]))
+    return tuple(
+        AlertGroup(
+            severity,
+            name,
+            tuple(sorted({source_of(labels) for labels in groups[severity, name]})),
+            len({tuple(labels.get(label, "") for label in _ALERT_SUBJECT) for labels in groups[severity, name]}),
+        )
+        for severity, name in names
+    )
+
+
+def _no_prediction(page: ScrapedPage, *, has_page: bool, old: bool) -> str:
+    """The meaning of an empty list: only a predictor that reports now can say that nothing is coming."""
+    if not has_page:
+        return "not known yet: no page was read"
+    if not page.is_bridge:
+        return "not known here: predictions are on a bridge's page (port 19401)"
+    if old:
+        return "not known: the figures are old"
+    if not page.predictor_is_up:
+        return "not known: no predictor reports to this bridge"
+    if not page.judged:
+        return "not known yet: the predictor reports, and no series has enough history so far"
+    return f"nothing predicted for {page.judged} series with a limit"
+
+
+def _hints(page: ScrapedPage) -> tuple[HintNow, ...]:
+    """Open hints with the expected kernel time, then the others with their last state and measured kernel time."""
+    waiting = {(labels.get("program", ""), labels.get("tunable", "")): labels for labels in page.open_hints}
+    found = []
+    for key in sorted({*waiting, *page.hints, *(one[:2] for one in page.outcomes)}):
+        labels = waiting.get(key, {})
+        answers = (state for state in _ANSWERS if page.outcomes.get((*key, state)))
+        found.append(
+            HintNow(
+                *key,
+                state=labels.get("state") or next(answers, "open"),
+                previous=labels.get("previous", ""),
+                proposed=labels.get("value", ""),
+                value=page.tunables.get(key, ""),
+                expected_ratio=page.expected_ratios.get(labels.get("hint_id", "")),
+                measured_ratio=None if labels else page.ratios.get(key),
+                issued=page.hints.get(key, 0.0),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: not one.proposed))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_nan(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _urgency(one: Prediction) -> tuple[bool, bool, float, bool]:
+    return (
+        one.crossed_seconds_ago is None,
+        one.seconds_left is None,
+        one.seconds_left or 0.0,
+        "kernel" in one.labels,
+    )
+
+
+def _subject(labels: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(labels.get(name, "") for name in ("Hostname", "gpu", "program", "kernel", "metric", "cause"))

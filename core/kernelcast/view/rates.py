@@ -1,0 +1,295 @@
+"""Rates from pages over time: of kernels launches, GPU time and mean duration, of programs steps, items and phases.
+
+`model.Recent` keeps a `History` of the newest pages.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from kernelcast.view.page import (
+    KernelStats,
+    KernelTotals,
+    ProgramTimes,
+    ScrapedPage,
+    SeriesKey,
+    StepTotals,
+    program_of,
+)
+
+NOW_SECONDS: Final = 30.0
+"""Time over which a rate is measured: sources report every 1 to 10 s, so it spans several reports."""
+
+
+_Shares: TypeAlias = Mapping[SeriesKey, float]
+"""Share of measured time by program; 0 if nothing was measured, and no entry for programs that do not count it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelNow:
+    """One kernel in the time between two pages."""
+
+    # The label `kernel`.
+    name: str
+    # Programs that launch it.
+    programs: tuple[str, ...]
+    # Whether it waits for other GPUs.
+    collective: bool
+    # Launches since the beginning.
+    launches: float
+    # Launches a second; None before there are two pages, and where nothing was measured between them.
+    launches_per_second: float | None
+    # GPU seconds a second: 1 is a whole GPU.
+    busy_ratio: float | None
+    # Mean duration of the launches in this time; None where none was timed.
+    mean_seconds: float | None
+    # Mean duration of all launches before this time.
+    before_seconds: float | None
+    # Median since the beginning.
+    p50_seconds: float | None
+    # 99th percentile since the beginning.
+    p99_seconds: float | None
+
+    @property
+    def change_ratio(self) -> float | None:
+        """Mean duration now, relative to before."""
+        if self.mean_seconds is None or not self.before_seconds:
+            return None
+        return self.mean_seconds / self.before_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramNow:
+    """One program, over all its ranks, in the time between two pages.
+
+    Attributes:
+        name: The label `program`; with its job, where two jobs have the same name.
+        ranks: Ranks that have reported steps or kernels.
+        steps: Steps of the rank that has made the most, since the beginning.
+        steps_per_second: Of a rank, on average; None before there are two pages, and without steps.
+        items_per_second: Of all ranks together; None where the program counts none.
+        step_seconds: Mean time of a step; of the steps since the beginning, where none ended between the two pages.
+        phases: Share of each phase, the largest first; since the beginning, where nothing was added since.
+        now: Phases that its processes are in.
+        idle_seconds: Time since the last step or change of phase of its slowest rank; None where that is not known.
+        launches_per_second: Kernel launches; None before there are two pages, and if nothing was measured.
+    """
+
+    name: str
+    ranks: int
+    steps: float
+    steps_per_second: float | None
+    items_per_second: float | None
+    step_seconds: float | None
+    phases: tuple[tuple[str, float], ...]
+    now: tuple[str, ...]
+    idle_seconds: float | None
+    launches_per_second: float | None
+
+
+@dataclass(slots=True)
+class History:
+    """Pages of the last `NOW_SECONDS`, oldest first; at least the two newest. For one thread.
+
+    Attributes:
+        changed_seconds: Time of the last rise of the exporter's or predictor's count of intervals; None if unknown.
+    """
+
+    changed_seconds: float | None = None
+    _pages: deque[tuple[float, ScrapedPage]] = field(default_factory=deque)
+
+    def add(self, now_seconds: float, page: ScrapedPage) -> None:
+        """Add a page; those before the measured time are forgotten, and all after a clock that has been set back."""
+        if self._pages and now_seconds < self.page_seconds:
+            self._pages.clear()
+            self.changed_seconds = None
+        if self._pages and page.ticks is not None and page.ticks != self._pages[-1][1].ticks:
+            self.changed_seconds = now_seconds
+        self._pages.append((now_seconds, page))
+        while len(self._pages) > 2 and self._pages[1][0] <= now_seconds - NOW_SECONDS:
+            self._pages.popleft()
+
+    @property
+    def page(self) -> ScrapedPage | None:
+        """The newest page."""
+        return self._pages[-1][1] if self._pages else None
+
+    @property
+    def page_seconds(self) -> float:
+        """Time of the newest page."""
+        return self._pages[-1][0]
+
+    @property
+    def span_seconds(self) -> float:
+        """Time between the oldest and the newest page."""
+        return self._pages[-1][0] - self._pages[0][0] if self._pages else 0.0
+
+    def age_seconds(self, now_seconds: float) -> float | None:
+        """Age of the newest figures: as the bridge says it, or since an exporter's last interval; None if unknown."""
+        page = self.page
+        if page is None:
+            return None
+        # A clock may have been set back since then.
+        if page.age_seconds is not None:
+            return page.age_seconds + max(0.0, now_seconds - self.page_seconds)
+        return max(0.0, now_seconds - self.changed_seconds) if self.changed_seconds is not None else None
+
+    def kernels(self) -> list[KernelNow]:
+        """Every kernel of the newest page."""
+        if not self._pages:
+            return []
+        (_, old), (_, new) = self._pages[0], self._pages[-1]
+        shares = _shares(new, old)
+        return [
+            _kernel_rates(name, stats, old.kernels.get(name), (self.span_seconds, shares))
+            for name, stats in new.kernels.items()
+        ]
+
+    def programs(self, now_seconds: float) -> list[ProgramNow]:
+        """Every program of the newest page."""
+        if not self._pages:
+            return []
+        (_, old), (_, new), span = self._pages[0], self._pages[-1], self.span_seconds
+        launches = _launch_rates(new, old, span)
+        jobs: dict[str, set[str]] = {}
+        for key, totals in new.steps.items():
+            jobs.setdefault(dict(key).get("program", ""), set()).add(totals.job)
+        members: dict[str, dict[SeriesKey, StepTotals]] = {name: {} for name in launches}
+        for key, totals in new.steps.items():
+            name = dict(key).get("program", "")
+            several = len(jobs[name]) > 1 and totals.job
+            members.setdefault(f"{name} ({totals.job})" if several else name, {})[key] = totals
+        return [
+            _program(name, [self._grown(key, ranks[key]) for key in ranks], now_seconds, launches.get(name))
+            for name, ranks in sorted(members.items())
+        ]
+
+    def _grown(self, key: SeriesKey, totals: StepTotals) -> "_RankNow":
+        """A rank's totals, and their increase since the oldest page that has it: it may join with an old total."""
+        time, oldest = next((time, page.steps[key]) for time, page in self._pages if key in page.steps)
+        return _RankNow(totals, _step_increase(totals, oldest), self.page_seconds - time)
+
+
+@dataclass(frozen=True, slots=True)
+class _RankNow:
+    """Steps of one rank: since the beginning, and their increase within some seconds."""
+
+    totals: StepTotals
+    grown: StepTotals
+    span_seconds: float
+
+
+def _launch_rates(new: ScrapedPage, old: ScrapedPage, span_seconds: float) -> dict[str, float | None]:
+    """Launches a second by program."""
+    shares = _shares(new, old)
+    grown: dict[str, dict[SeriesKey, KernelTotals]] = {program: {} for program in new.programs}
+    for name, stats in new.kernels.items():
+        for series, increase in _increases(stats, old.kernels.get(name)).items():
+            grown.setdefault(dict(series).get("program", ""), {})[series] = increase
+    return {program: _rate(increases, span_seconds, shares) for program, increases in grown.items()}
+
+
+def _program(name: str, ranks: Sequence[_RankNow], now_seconds: float, launches: float | None) -> ProgramNow:
+    totals, grown = [rank.totals for rank in ranks], [rank.grown for rank in ranks]
+    measured = [rank for rank in ranks if rank.span_seconds]
+    steps = [rank.grown.steps / rank.span_seconds for rank in measured]
+    items = [rank.grown.items / rank.span_seconds for rank in measured]
+    timed = grown if any(steps) else totals
+    timed_steps = sum(one.steps for one in timed)
+    progress = [one.progress_seconds for one in totals if one.progress_seconds]
+    return ProgramNow(
+        name,
+        len(ranks) or 1,
+        max((one.steps for one in totals), default=0.0),
+        sum(steps) / len(steps) if steps else None,
+        sum(items) if items and any(one.items for one in totals) else None,
+        sum(one.seconds for one in timed) / timed_steps if timed_steps else None,
+        _phase_shares(grown if any(sum(one.phases.values()) for one in grown) else totals),
+        tuple(sorted(set().union(*(one.now for one in totals)))),
+        max(0.0, now_seconds - min(progress)) if progress else None,
+        launches,
+    )
+
+
+def _step_increase(new: StepTotals, old: StepTotals) -> StepTotals:
+    """The increase of one rank; one that began again between two pages began at 0."""
+    if new.steps < old.steps or sum(new.phases.values()) < sum(old.phases.values()):
+        return new
+    phases = {phase: seconds - old.phases.get(phase, 0.0) for phase, seconds in new.phases.items()}
+    return StepTotals(new.steps - old.steps, new.items - old.items, new.seconds - old.seconds, phases)
+
+
+def _phase_shares(totals: Sequence[StepTotals]) -> tuple[tuple[str, float], ...]:
+    seconds: dict[str, float] = {}
+    for one in totals:
+        for phase, part in one.phases.items():
+            seconds[phase] = seconds.get(phase, 0.0) + max(0.0, part)
+    whole = sum(seconds.values())
+    shares = [(phase, part / whole) for phase, part in seconds.items()] if whole else []
+    return tuple(sorted(shares, key=lambda share: -share[1]))
+
+
+def _shares(new: ScrapedPage, old: ScrapedPage) -> _Shares:
+    """Return the share of measured time between two pages; 1 for a program that did not run."""
+    shares = {}
+    for program, now in new.times.items():
+        before = old.times.get(program, ProgramTimes())
+        if now.running < before.running or now.measured < before.measured:
+            before = ProgramTimes()
+        running = now.running - before.running
+        shares[program] = (now.measured - before.measured) / running if running else 1.0
+    return shares
+
+
+def _rate(increases: Mapping[SeriesKey, KernelTotals], span_seconds: float, shares: _Shares) -> float | None:
+    """Return launches a second of wall time; None if nothing was measured."""
+    measured = [
+        increase.launches / share
+        for series, increase in increases.items()
+        if (share := shares.get(program_of(dict(series)), 1.0)) > 0
+    ]
+    return sum(measured) / span_seconds if measured and span_seconds else None
+
+
+def _increases(new: KernelStats, old: KernelStats | None) -> dict[SeriesKey, KernelTotals]:
+    """Return the increase of each series, as Prometheus' `increase` has it.
+
+    A series whose total fell was started again, and one of a new kernel began: both at 0. A further series of a known
+    kernel, such as one of another rank, joins with an old total, so it counts from the next page on.
+    """
+    increases: dict[SeriesKey, KernelTotals] = {}
+    for key, totals in new.series.items():
+        before = KernelTotals() if old is None else old.series.get(key, totals)
+        if totals.launches < before.launches or totals.count < before.count:
+            before = KernelTotals()
+        increases[key] = grown = KernelTotals()
+        grown.add(totals)
+        grown.add(before, -1)
+    return increases
+
+
+def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, measured: tuple[float, _Shares]) -> KernelNow:
+    """Return a kernel's rates, and its mean duration against that of all launches before this time."""
+    span_seconds, shares = measured
+    grown, before = KernelTotals(), KernelTotals(new.launches, new.count, new.seconds)
+    increases = _increases(new, old)
+    for increase in increases.values():
+        grown.add(increase)
+        before.add(increase, -1)
+    mean = grown.seconds / grown.count if grown.count else None
+    rate = _rate(increases, span_seconds, shares)
+    # Launches a second times mean duration: all launches count, although only some were timed.
+    busy = rate * mean if rate is not None and mean is not None else 0.0 if rate == 0 else None
+    return KernelNow(
+        name,
+        tuple(sorted(new.programs)),
+        new.collective,
+        new.launches,
+        rate,
+        busy,
+        mean if span_seconds else None,
+        before.seconds / before.count if before.count else None,
+        new.quantile_seconds(0.5),
+        new.quantile_seconds(0.99),
+    )

@@ -1,0 +1,301 @@
+"""A picture as tables of cells, in the order of their importance: what `text` and `html` both draw."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kernelcast.view.model import HintNow, Level, Picture, Prediction, is_idle, verdict_of
+from kernelcast.view.rates import KernelNow, ProgramNow
+from kernelcast.view.words import (
+    ABSENT,
+    duration,
+    gib,
+    number,
+    percent,
+    rate,
+    since,
+    source_of,
+    time_left,
+)
+from kernelcast.wire.catalogue.devices import device
+
+SLOWER_RATIO: Final = 1.1
+"""Mean duration of a kernel against before, from which it is marked."""
+MUCH_SLOWER_RATIO: Final = 1.5
+"""The same, from which it is bad."""
+_NEARLY_FULL_RATIO: Final = 0.9
+"""Share of a GPU's memory from which it is marked."""
+_HINT_STATES: Final = {"trial": "on trial", "approval": "waits for approval"}
+"""Words for the states of a hint whose names do not say enough."""
+_HINT_LEVELS: Final[dict[str, Level]] = {"kept": "good", "rolled_back": "bad", "rejected": "bad"}
+_SEVERITIES: Final[dict[str, Level]] = {"critical": "bad", "warning": "warn"}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        title: Its heading.
+        right: Whether its cells are set flush right, as numbers are.
+        wide: Whether a narrow screen leaves it out.
+        spare: Whether it is left out where no row has a value.
+        phone: Whether a telephone shows it.
+        grows: Whether it takes the room that the others leave, and its cells are cut to it.
+    """
+
+    title: str
+    right: bool = False
+    wide: bool = False
+    spare: bool = False
+    grows: bool = False
+    phone: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell.
+
+    Attributes:
+        text: Its text.
+        level: Whether it is bad, a warning or good.
+        limit: A limit or a whole that is written behind it.
+        shares: Name and share of each part, which a browser also draws as a bar.
+        href: Page to which a browser leads.
+    """
+
+    text: str
+    level: Level = ""
+    limit: str = ""
+    shares: tuple[tuple[str, float], ...] = ()
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table.
+
+    Attributes:
+        name: A word for it.
+        title: Heading, with what is beside the rows.
+        columns: Its columns; the first has the title as its heading in a terminal.
+        rows: Cells of each row.
+        empty: What an empty table means.
+        few: Rows that a small screen shows before another section has more than its first.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    empty: str
+    few: int = 3
+
+
+def sections(picture: Picture, order: str = "") -> tuple[Section, ...]:
+    """The tables, the most important first; kernels are the last.
+
+    Args:
+        picture: What matters now.
+        order: How the kernels are sorted and filtered, for their heading.
+    """
+    every = (
+        _gpus(picture),
+        _programs(picture),
+        _alerts(picture),
+        _predictions(picture),
+        _hints(picture),
+        _kernels(picture, order),
+    )
+    return tuple(map(_without_empty_columns, every))
+
+
+def _without_empty_columns(section: Section) -> Section:
+    """The section without spare columns in which no row has a value, as the p99 of a page without buckets."""
+    kept = [
+        place
+        for place, column in enumerate(section.columns)
+        if not column.spare or any(row[place].text not in ("", ABSENT) for row in section.rows)
+    ]
+    rows = tuple(tuple(row[place] for place in kept) for row in section.rows)
+    return replace(section, columns=tuple(section.columns[place] for place in kept), rows=rows)
+
+
+def _gpus(picture: Picture) -> Section:
+    columns = (
+        Column("GPU"),
+        Column("load %", right=True),
+        Column("°C/limit", right=True),
+        Column("W/limit", right=True),
+        Column("SM MHz", right=True, phone=False),
+        Column("GiB/of", right=True, phone=False),
+        Column("state", spare=True, grows=True),
+    )
+    rows = []
+    for one in picture.gpus:
+        level, words = one.state
+        power, power_limit = one.value(device.POWER_USAGE), one.value(device.POWER_LIMIT)
+        at_limit: Level = "warn" if power and power_limit and power >= power_limit else ""
+        used, whole = one.memory_mib
+        full: Level = "warn" if used is not None and whole and used >= _NEARLY_FULL_RATIO * whole else ""
+        rows.append(
+            (
+                Cell(f"{one.node} / {one.index}"),
+                Cell(number(one.value(device.GPU_UTIL))),
+                Cell(
+                    number(one.value(device.GPU_TEMP)),
+                    level if words.endswith("limit") else "",
+                    number(one.value(device.SLOWDOWN_TEMP)),
+                ),
+                Cell(number(power), at_limit, number(power_limit)),
+                Cell(number(one.value(device.SM_CLOCK))),
+                Cell(gib(used), full, gib(whole)),
+                Cell(words, level),
+            )
+        )
+    return Section("gpus", "GPUs", columns, tuple(rows), _unknown(picture) or "no GPU on this page", few=4)
+
+
+def _programs(picture: Picture) -> Section:
+    columns = (
+        Column("program"),
+        Column("ranks", right=True, wide=True),
+        Column("steps", right=True, wide=True),
+        Column("steps/s", right=True),
+        Column("items/s", right=True),
+        Column("step", right=True, phone=False),
+        Column("where the time goes", grows=True),
+    )
+    empty = "none seen: kernelcast probe -- python train.py"
+    return Section("programs", "programs", columns, tuple(map(_program, picture.programs)), _unknown(picture) or empty)
+
+
+def _program(one: ProgramNow) -> tuple[Cell, ...]:
+    sentence = verdict_of(one)
+    shares = ", ".join(f"{phase} {percent(share)}" for phase, share in one.phases if share >= 0.005)
+    words = f"{sentence.partition(':')[0]}: {shares}" if ":" in sentence else shares
+    level: Level = "warn" if ":" in sentence else ""
+    if is_idle(one):
+        level, words = "bad", f"no step for {since(one.idle_seconds)}, in {', '.join(one.now)}"
+    elif not words:
+        words = f"{rate(one.launches_per_second)} kernel launches/s" if one.launches_per_second is not None else ABSENT
+    makes_steps = bool(one.steps)
+    return (
+        Cell(one.name),
+        Cell(number(one.ranks)),
+        Cell(number(one.steps) if makes_steps else ABSENT),
+        Cell(rate(one.steps_per_second) if makes_steps else ABSENT),
+        Cell(rate(one.items_per_second)),
+        Cell(duration(one.step_seconds)),
+        Cell(words, level, shares=one.phases),
+    )
+
+
+def _alerts(picture: Picture) -> Section:
+    columns = (Column("alert"), Column("", right=True), Column("where", grows=True))
+    rows = tuple(
+        (
+            Cell(
+                one.short_name,
+                _SEVERITIES.get(one.severity, ""),
+                href=f"/runbooks/{one.name}" if picture.is_bridge else "",
+            ),
+            Cell(f"x{one.number}" if one.number > 1 else ""),
+            Cell(", ".join(one.subjects)),
+        )
+        for one in picture.alert_groups
+    )
+    count = sum(one.number for one in picture.alert_groups)
+    title = f"alerts that fire: {count}" if count else "alerts that fire"
+    unknown = f"not known: {picture.alerts_unknown}"
+    return Section("alerts", title, columns, rows, unknown if picture.alerts is None else "no alert fires")
+
+
+def _predictions(picture: Picture) -> Section:
+    columns = (
+        Column("predicted"),
+        Column("cause"),
+        Column("what", grows=True),
+        Column("limit", right=True),
+        Column("P", right=True, wide=True, spare=True),
+    )
+    groups: dict[tuple[str, str, str], list[Prediction]] = {}
+    for one in picture.predictions:
+        state = "crossed" if one.crossed_seconds_ago is not None else ""
+        groups.setdefault((source_of(one.labels), one.labels.get("cause", ""), state), []).append(one)
+    rows = []
+    for (source, cause, crossed), every in groups.items():
+        first = every[0]
+        what = " ".join(
+            first.labels.get(name, "") for name in ("program", "kernel", "metric") if first.labels.get(name)
+        )
+        more = f" and {len(every) - 1} more" if len(every) > 1 else ""
+        rows.append(
+            (
+                Cell(source),
+                Cell(cause.replace("_", " ")),
+                Cell(f"{what}{more}"),
+                Cell(time_left(first.seconds_left, first.crossed_seconds_ago), "bad" if crossed else "warn"),
+                Cell(ABSENT if first.probability is None else percent(first.probability)),
+            )
+        )
+    title = f"predicted, crossed: {len(picture.predictions)}" if rows else "predicted breaches"
+    return Section("predictions", title, columns, tuple(rows), picture.no_prediction)
+
+
+def _hints(picture: Picture) -> Section:
+    columns = (Column("hint"), Column("state", grows=True))
+    rows = tuple(
+        (Cell(f"{one.program} {one.tunable}"), Cell(_hint_words(one), _HINT_LEVELS.get(one.state, "")))
+        for one in picture.hints
+    )
+    return Section("hints", "hints", columns, rows, _unknown(picture) or "no hint on this page", few=2)
+
+
+def _hint_words(one: HintNow) -> str:
+    state = _HINT_STATES.get(one.state, one.state.replace("_", " "))
+    change = f"{one.previous} → {one.proposed}, " if one.proposed else ""
+    value = f" {one.value}" if one.value and one.state == "kept" else ""
+    for ratio, word in ((one.measured_ratio, ""), (one.expected_ratio, " expected")):
+        if ratio is not None:
+            return f"{change}{state}{value}, kernel time x{ratio:.2f}{word}"
+    return f"{change}{state}{value}"
+
+
+def _kernels(picture: Picture, order: str) -> Section:
+    columns = (
+        Column("kernel", grows=True),
+        Column("program", phone=False),
+        Column("GPUs busy", right=True),
+        Column("launches/s", right=True, phone=False),
+        Column("mean now", right=True),
+        Column("change", right=True),
+        Column("before", right=True, wide=True),
+        Column("p99", right=True, wide=True, spare=True),
+    )
+    known = [one.launches_per_second for one in picture.kernels if one.launches_per_second is not None]
+    speed = f"{sum(known):,.0f} launches/s" if known else "rates after the second reading"
+    title = f"kernels{order}: {len(picture.kernels)}, {speed}" if picture.kernels else "kernels"
+    empty = _unknown(picture) or ("no kernel matches" if picture.all_kernels else "no kernels seen")
+    return Section("kernels", title, columns, tuple(map(_kernel, picture.kernels)), empty, few=2)
+
+
+def _kernel(one: KernelNow) -> tuple[Cell, ...]:
+    ratio = one.change_ratio
+    slower: Level = "" if ratio is None or ratio < SLOWER_RATIO else "bad" if ratio >= MUCH_SLOWER_RATIO else "warn"
+    return (
+        Cell(one.name),
+        Cell(", ".join(one.programs)),
+        Cell(ABSENT if one.busy_ratio is None else f"{one.busy_ratio:.2f}"),
+        Cell(rate(one.launches_per_second)),
+        Cell(duration(one.mean_seconds)),
+        Cell(ABSENT if ratio is None else f"x{ratio:.2f}", slower),
+        Cell(duration(one.before_seconds)),
+        Cell(duration(one.p99_seconds)),
+    )
+
+
+def _unknown(picture: Picture) -> str:
+    """Why an empty table says nothing; empty where it does."""
+    if not picture.has_page:
+        return "not known yet: no page was read"
+    return "not known: no producer reports" if picture.is_bridge and not picture.producers else ""
