@@ -300,7 +300,7 @@ class Probe:
         recorder, settings, link = self.recorder, self.settings, self._sender.link
         if not recorder.touched:
             return Situation(has_begun=False)
-        uses_gpu = self.selection.has_context
+        uses_gpu = self.selection.has_seen_context
         reports_itself = settings.method not in METHODS or settings.source != LIVE
         return Situation(
             has_begun=True,

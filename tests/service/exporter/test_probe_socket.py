@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from kernelcast.runtime.settings.service import load
 from kernelcast.tuning.experiment.arms import Rules
 from kernelcast.wire.errors import SourceError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState
-from kernelcast.wire.frames import MAX_FRAME_BYTES, Hello, encode
+from kernelcast.wire.frames import MAX_FRAME_BYTES, DeviceClaim, Hello, Reception, decode, encode
 
 
 @pytest.fixture
@@ -286,7 +287,7 @@ def test_bad_frames_are_counted_and_too_many_end_the_connection_but_nothing_else
     with raw(node) as client:
         for _ in range(ProbeLimits().bad_frames):
             client.send(packet)
-        assert client.recv(10) == b""
+        assert refusal(client).startswith(f"{ProbeLimits().bad_frames} bad frames, the last: ")
     assert node.metric("kernelcast_exporter_probe_frames_total", outcome="bad") == ProbeLimits().bad_frames
     assert node.metric("kernelcast_exporter_probe_refused_total", reason="frames") == 1
     probe.observe("a", 1)
@@ -297,7 +298,7 @@ def test_bad_frames_are_counted_and_too_many_end_the_connection_but_nothing_else
 def test_users_who_may_not_report_are_turned_away(tmp_path: Path) -> None:
     node = Node(tmp_path / "probe.sock", uids=(os.getuid() + 1,))
     with raw(node) as client:
-        assert client.recv(10) == b""
+        assert refusal(client) == f"user {os.getuid()} may not report here"
     assert node.metric("kernelcast_exporter_probe_refused_total", reason="user") == 1
     node.server.close()
 
@@ -319,7 +320,7 @@ def test_the_settings_say_which_users_may_report(tmp_path: Path) -> None:
     ):
         program.settimeout(LONGEST_SECONDS)
         program.connect(str(settings.socket_path))
-        assert program.recv(1) == b""
+        assert refusal(program) == f"user {os.getuid()} may not report here"
 
 
 def test_connections_beyond_the_limit_are_turned_away(tmp_path: Path) -> None:
@@ -329,7 +330,7 @@ def test_connections_beyond_the_limit_are_turned_away(tmp_path: Path) -> None:
             first.send(packet)
         eventually(lambda: len(node.server.processes()) == 1)
         with raw(node) as second:
-            assert second.recv(10) == b""
+            assert refusal(second) == "1 programs are connected"
         assert node.server.processes()[0].connected
     node.server.close()
 
@@ -377,3 +378,52 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no socket"):
         Node(tmp_path / "probe.sock")
     assert (tmp_path / "probe.sock").read_text() == "mine"
+
+
+def refusal(client: socket.socket) -> str:
+    """The reason that the exporter gives before it closes a connection."""
+    frame = decode(client.recv(MAX_FRAME_BYTES))
+    assert isinstance(frame, Reception)
+    assert client.recv(1) == b""
+    return frame.refusal
+
+
+def answers(node: Node, hello: Hello, limit: int = 10) -> list[object]:
+    """Frames that the exporter sends to a program that has said `Hello` and nothing else."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.settimeout(2)
+        client.connect(str(node.path))
+        client.send(next(encode(hello)))
+        found: list[object] = []
+        while len(found) < limit and (packet := client.recv(MAX_FRAME_BYTES)):
+            found.append(decode(packet))
+        return found
+
+
+def test_a_program_learns_the_address_of_the_page(node: Node) -> None:
+    node.server.page = "http://127.0.0.1:19400/"
+    hello = Hello("train", "n1", 1, os.getpid(), devices=(DeviceClaim("GPU-1"),), wants_reception=True)
+    assert answers(node, hello, 1) == [Reception("http://127.0.0.1:19400/")]
+
+
+def test_a_refused_program_learns_the_reason_and_one_of_an_earlier_version_gets_no_frame_it_does_not_know(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path / "full.sock", ProbeLimits(processes=1))
+    first = start(node)
+    first.observe("conv", 5)
+    eventually(lambda: node.launches() == 1)
+    hello = Hello("train", "n1", 1, os.getpid(), devices=(DeviceClaim("GPU-1"),), wants_reception=True)
+    assert answers(node, hello) == [Reception(refusal="1 processes are known; raise the limit of processes")]
+    assert answers(node, replace(hello, wants_reception=False)) == []
+    first.stop()
+    node.server.close()
+
+
+def test_a_user_who_may_not_report_is_told_before_any_frame(tmp_path: Path) -> None:
+    node = Node(tmp_path / "others.sock", uids=(os.getuid() + 1,))
+    probe = start(node)
+    probe.observe("conv", 5)
+    eventually(lambda: probe._sender.reception.refusal == f"user {os.getuid()} may not report here")
+    probe.stop()
+    node.server.close()

@@ -26,7 +26,7 @@ STOP_SECONDS: Final = 0.1
 # Time between two reads of the list of libraries: a large process's map takes a millisecond.
 LIBRARIES_SECONDS: Final = 30.0
 NANOSECONDS: Final = 1_000_000_000
-# Time between two looks for the program's first context: in the first minute, and later.
+# Time between two looks for the program's first context: in the first minute where there may be a GPU, and else.
 LOOK_SECONDS: Final = 0.05
 LATER_LOOK_SECONDS: Final = 0.5
 SOON_NS: Final = 60 * NANOSECONDS
@@ -67,6 +67,11 @@ class MethodSelection:
         return bool(self._environment.contexts())
 
     @property
+    def has_seen_context(self) -> bool:
+        """Whether a poll has seen that this process uses a GPU; asks no driver."""
+        return self._awake
+
+    @property
     def method(self) -> str:
         """The method as far as it is known now, for the program's first frame."""
         if self._cupti is not None:
@@ -102,7 +107,8 @@ class MethodSelection:
                 return inf
             if self._awake or self._wake():
                 return inf if self._cupti is None else self._cupti.switch()
-            return LOOK_SECONDS if self._looked_ns - self._began_ns < SOON_NS else LATER_LOOK_SECONDS
+            is_likely = self._looked_ns - self._began_ns < SOON_NS and self._environment.may_have_gpu()
+            return LOOK_SECONDS if is_likely else LATER_LOOK_SECONDS
 
     def finish(self) -> None:
         """Report the last totals and end; on the probe's own thread."""

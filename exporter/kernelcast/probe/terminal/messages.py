@@ -54,7 +54,7 @@ class UserMessages:
         self._is_launched = bool(environ.get(LAUNCH))
         self._report = environ.get(REPORT, "")
         self._trouble = trouble
-        self._write = write or write_line
+        self._write = write or StandardError().write
         self._is_terminal = is_terminal or has_terminal
         self._clock = clock
         self._announcement = Announcement(self._write, clock)
@@ -122,11 +122,28 @@ class UserMessages:
             self._report = ""
 
 
-def write_line(line: str) -> None:
-    """Write a line to standard error, if the program has one."""
-    with suppress(Exception):  # the program may have put any object there
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+class StandardError:
+    """The program's standard error, unless the program has opened another file under its descriptor since."""
+
+    def __init__(self) -> None:
+        self._file = _stderr_file()
+
+    def write(self, line: str) -> None:
+        """Write a line, if the program has a standard error."""
+        with suppress(Exception):  # the program may have put any object there
+            file = _stderr_file()
+            if file[0] != self._file[0] or file == self._file:
+                sys.stderr.write(f"{line}\n")
+                sys.stderr.flush()
+
+
+def _stderr_file() -> tuple[int, int, int]:
+    """Return the descriptor of standard error, and device and inode of its file; zeros where it has none."""
+    with suppress(Exception):
+        number = sys.stderr.fileno()
+        status = os.fstat(number)
+        return number, status.st_dev, status.st_ino
+    return 0, 0, 0
 
 
 def has_terminal() -> bool:

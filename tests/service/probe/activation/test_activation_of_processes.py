@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kernelcast.probe import command
 
 PYTHON = sys.executable
@@ -46,6 +48,27 @@ def test_the_exit_code_is_the_programs() -> None:
     assert child("", "-m", "kernelcast.probe", "--", PYTHON, "-c", "raise SystemExit(7)").returncode == 7
     assert child("", "-m", "kernelcast.probe", "--", "/nowhere/at/all").returncode == 127
     assert child("", "-m", "kernelcast.probe", "--", "/").returncode == 126
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("nosuchprogram", "is it on PATH?"),
+        ("pythn3", 'it is not on PATH; did you mean "python3"?'),
+        ("train.py", "did you mean: kernelcast probe -- python train.py"),
+        ("./nothing", "there is no such file; write the path of a program"),
+    ],
+)
+def test_a_program_that_cannot_be_run_gets_one_sentence_with_a_remedy(
+    tmp_path: Path, program: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "python3").symlink_to(PYTHON)
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    ended = child("", "-m", "kernelcast.probe", "--", program, PATH=str(tmp_path))
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"kernelcast probe cannot run {program}: ")
+    assert said in line
 
 
 def test_without_a_program_it_says_what_to_write() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.support.service.probe_node import Node
 from tests.support.waiting import LONGEST_SECONDS, eventually
 
+SAID = "kernelcast: measured is what the program reports, source simulated; the exporter at {} has it\n"
 PROGRAM = """
 import os, socket, sys
 import kernelcast.probe
@@ -67,6 +68,6 @@ def test_the_probe_leaves_the_programs_descriptors_alone_and_connects_again(node
             program.stdin.write(f"{line}\n")
             program.stdin.flush()
         output, errors = program.communicate(timeout=LONGEST_SECONDS)
-    assert (program.returncode, output, errors) == (0, "ended\n", "")
+    assert (program.returncode, output, errors) == (0, "ended\n", SAID.format(node.path))
     eventually(lambda: node.launches() == 3)
     eventually(lambda: node.ended() == 1)

@@ -1,6 +1,5 @@
 """The probe's frames, round by round, without a thread: the test acts as the exporter."""
 
-import logging
 import socket
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from tests.support.waiting import Stopwatch
 from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.outcomes import MAX_KEPT, OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
-from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, ExporterConnection
+from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, ExporterConnection, Sent
 from kernelcast.probe.reporting.sender import (
     LAST_FRAMES_SECONDS,
     ReportedProcess,
@@ -33,6 +32,7 @@ from kernelcast.wire.frames import (
     Names,
     OutcomeFrame,
     OutcomesConfirmed,
+    Reception,
     Status,
     Tunables,
     VariantRows,
@@ -297,16 +297,6 @@ def test_a_program_turned_away_before_it_used_its_gpus_names_them_when_it_does(
     assert hello.devices == program.devices
 
 
-def test_a_missing_exporter_is_mentioned_once(program: Program, caplog: pytest.LogCaptureFixture) -> None:
-    program.recorder.observe("a", 5)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(5):
-            program.seconds += LONGEST_PAUSE_SECONDS
-            program.sender.round()
-    (record,) = caplog.records
-    assert "start `kernelcast exporter` on this node" in record.getMessage()
-
-
 def test_reports_that_the_probe_refuses_are_counted_and_mentioned_once(
     program: Program, exporter: Exporter, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -444,3 +434,38 @@ def test_the_end_waits_for_confirmations_only_of_an_exporter_that_gives_them_and
     assert isinstance(last, Bye)
     assert sum(isinstance(frame, OutcomeFrame) for frame in others) == 1
     assert len(program.outcomes.left()) == 1, "the next run of the program sends it again"
+
+
+@pytest.mark.parametrize("frames_sent", [1, 5])
+def test_a_refusal_is_read_although_the_exporter_closes_with_packets_unread(
+    program: Program, exporter: Exporter, frames_sent: int
+) -> None:
+    """The kernel answers a read or a write after that with an error first, and keeps what the exporter has sent."""
+    exporter.listen()
+    for number in range(frames_sent):
+        program.recorder.observe(f"kernel{number}", 5)
+    program.sender.round()
+    exporter.accept()
+    assert exporter.connection
+    exporter.connection.recv(MAX_FRAME_BYTES)
+    exporter.connection.send(next(encode(Reception(refusal="8 processes are known"))))
+    exporter.connection.close()
+    program.recorder.observe("kernel", 5)
+    program.sender.round()
+    program.sender.round()
+    assert program.sender.reception.refusal == "8 processes are known"
+    assert not program.link.connected
+    assert not program.receiver.malformed
+
+
+def test_a_refusal_is_read_where_the_next_packet_cannot_be_sent(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.recorder.observe("kernel", 5)
+    program.sender.round()
+    exporter.accept()
+    assert exporter.connection
+    exporter.connection.send(next(encode(Reception(refusal="8 processes are known"))))
+    exporter.connection.close()
+    assert program.link.send(b"packet") is Sent.LOST
+    program.sender.round()
+    assert program.sender.reception.refusal == "8 processes are known"
