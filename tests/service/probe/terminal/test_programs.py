@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.service.frameworks import environment, framework_python
 from tests.service.require import REPOSITORY
 from tests.support.ports import free_ports
+from tests.support.service.frameworks import environment, framework_python
 from tests.support.service.probe_node import Node
 from tests.support.waiting import LONGEST_SECONDS, eventually
 
