@@ -104,6 +104,7 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
                 *delivered,
                 "KernelcastAllBridgesWithoutKafka",
                 "KernelcastBridgeNotReady",
+                "KernelcastPartitionsNotExposed",
                 lag,
                 *_WITHOUT_KAFKA,
             ),
