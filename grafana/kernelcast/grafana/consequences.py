@@ -105,6 +105,7 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
                 *delivered,
                 "KernelcastAllBridgesWithoutKafka",
                 "KernelcastBridgeNotReady",
+                "KernelcastPartitionsNotExposed",
                 lag,
                 *_WITHOUT_KAFKA,
             ),

@@ -24,7 +24,7 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
         of_all(down, name="KernelcastAllBridgesDown", works=works[0], service="bridge"),
         of_all(away, name="KernelcastAllBridgesWithoutKafka", works=works[1], service="bridge's connection to Kafka"),
     )
-    own = (down, away, *all_of_them, _not_ready(), _decode_failures(profile), _nearly_full())
+    own = (down, away, *all_of_them, _not_ready(), _not_exposed(), _decode_failures(profile), _nearly_full())
     others = (
         _second_writer(profile),
         _unkeyed(profile),
@@ -83,6 +83,24 @@ def _not_ready() -> AlertRule:
         "stay hidden until they have caught up.",
         action="Look at its rebalances and its lag; add an instance to the consumer group, or find the reason why "
         "one leaves and joins repeatedly.",
+        dashboard=PIPELINE,
+    )
+
+
+def _not_exposed() -> AlertRule:
+    exposed = f'sum by (job) ({promql.name(bridge.PARTITIONS)}{{state="exposed"}})'
+    on_kafka = f"sum by (job) (max by (job, topic) ({promql.name(bridge.TOPIC_PARTITIONS)}))"
+    return AlertRule(
+        name="KernelcastPartitionsNotExposed",
+        expr=f"{on_kafka} - {exposed} > 0",
+        hold_seconds=5 * MINUTE,
+        severity=AlertSeverity.WARNING,
+        summary="No bridge of {{ $labels.job }} exposes {{ $value }} partitions that Kafka has",
+        description="Series of these partitions are missing in Prometheus. The limit is 0, for five minutes: another "
+        "application may have them, as a member of the bridges' consumer group, or a bridge has lost its membership "
+        "or cannot read them.",
+        action="Run `kafka-consumer-groups --describe --members --group` with bridge.group_id: every member must be a "
+        "bridge. If so, look for the bridge with kernelcast_consumer_failed_partitions or with a lag, and restart it.",
         dashboard=PIPELINE,
     )
 

@@ -22,7 +22,7 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     all_of_them = of_all(down, name="KernelcastAllPredictorsDown", works=works, service="predictor")
     predictor_alerts = (down, all_of_them, _sweeps(profile)) if jobs.predictor else ()
     lag = (_lag(profile),) if jobs.bridge or jobs.predictor else ()
-    messages = (*lag, _dropping(profile), _dead_letters(profile))
+    messages = (*lag, _stopped(profile), _dropping(profile), _dead_letters(profile))
     return (*predictor_alerts, _exporter_stale(profile), *messages, _watchdog())
 
 
@@ -96,6 +96,25 @@ def _lag(profile: Profile) -> AlertRule:
         summary=f"{_DAEMON} falls behind on {{{{ $labels.topic }}}}: {{{{ $value | humanize }}}} messages wait",
         description="For ten minutes more messages have arrived than were read.",
         action="Start another instance of the same consumer group, or find the load of this one.",
+        dashboard=PIPELINE,
+    )
+
+
+def _stopped(profile: Profile) -> AlertRule:
+    failed = promql.name(runtime.CONSUMER_FAILED)
+    # A new client is tried every two minutes, and the partition counts as failed again half a minute later.
+    window = profile.window(5 * MINUTE)
+    return AlertRule(
+        name="KernelcastPartitionsNotRead",
+        expr=f"max_over_time({failed}[{window}]) > 0",
+        hold_seconds=0,
+        severity=AlertSeverity.WARNING,
+        summary=f"{_DAEMON} cannot read {{{{ $value }}}} partitions of {{{{ $labels.topic }}}}",
+        description="Kafka answers and has more messages there, and nothing was read for half a minute, also by a new "
+        "Kafka client. The limit is 0. Other partitions are read on; the process ends if none is, so that it is "
+        "started again.",
+        action="Read its log for `the partition cannot be read`, which has position and end, then the log of the "
+        "broker that leads the partition. Restart the service if the broker serves other consumers of the partition.",
         dashboard=PIPELINE,
     )
 

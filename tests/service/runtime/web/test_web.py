@@ -172,6 +172,20 @@ def test_endless_headers_are_refused(server: WebServer) -> None:
     assert answer.startswith(b"HTTP/1.1 400")
 
 
+def test_a_request_with_two_lengths_is_answered_and_its_connection_closed(server: WebServer) -> None:
+    host, _, port = server.address.rpartition(":")
+    chunked = b"POST /echo HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n"
+    received = b""
+    with socket.create_connection((host, int(port)), timeout=LONGEST_SECONDS) as client:
+        client.sendall(chunked + b"GET /status HTTP/1.1\r\nhost: h\r\n\r\n")
+        while more := client.recv(4096):
+            received += more
+
+    assert received.startswith(b"HTTP/1.1 200")
+    assert received.count(b"HTTP/1.1") == 1
+    assert b"connection: close" in received.lower()
+
+
 def test_stopping_closes_the_port_within_its_time(registry: CollectorRegistry) -> None:
     server = WebServer(LOCAL, title="bridge", metrics=registry).start()
     host, _, port = server.address.rpartition(":")

@@ -200,6 +200,26 @@ def test_an_unknown_counter_is_left_out() -> None:
     assert snapshot.take(restored)["programs"] == json.loads(json.dumps(expected))["programs"]
 
 
+@pytest.mark.parametrize(("mode", "warned"), [(0o777, True), (0o755, False)])
+def test_files_are_private_in_a_directory_of_any_mode_and_one_that_others_may_write_is_named(
+    tmp_path: Path, *, mode: int, warned: bool
+) -> None:
+    directory, link = tmp_path / "open", tmp_path / "link"
+    directory.mkdir()
+    directory.chmod(mode)
+    link.symlink_to(directory)
+    (directory / "exporter.tmp").touch(0o666)  # left by a crash
+    with capture_logs() as logs:
+        file = StateFile(link).open()
+        aggregator = aggregator_of(file)
+        file.save(aggregator)
+        file.close()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir() if path.is_file()}
+    assert set(modes.values()) == {0o600}, modes
+    assert FILE_NAME in modes
+    assert any(each.get("remedy") == f"chmod go-w {link}" for each in logs) == warned
+
+
 def test_nothing_changed_means_nothing_is_written(tmp_path: Path) -> None:
     file, aggregator = StateFile(tmp_path), filled()
     file.save(aggregator)
