@@ -333,7 +333,7 @@ class Bridge:
         """Return the lines of the landing page."""
         if not self._settings.scraping:
             return [Fact("Series", "this bridge only pushes: bridge.scraping is false")]
-        return [Fact("Lines on /metrics", f"{self._store.lines:,}")]
+        return [Fact("Lines on /metrics", f"{self._store.lines:,}")] if self._compiled else []
 
     def _unknown(self) -> str:
         """Return the reason why the store's series must not be shown now; empty where they may be."""
