@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import threading
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
@@ -117,10 +118,11 @@ def _fast_results(reporter: pytest.TerminalReporter) -> tuple[int, Counter[str]]
 
 @pytest.fixture(autouse=True)
 def _logging_as_it_was() -> Iterator[None]:
-    """A test that runs a command in this process leaves its level of logging to no other test."""
+    """A test that runs a command in this process leaves its level of logging, and its hook, to no other test."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers, level, hook = root.handlers[:], root.level, threading.excepthook
     yield
+    threading.excepthook = hook
     root.handlers[:] = handlers
     root.setLevel(level)
 

@@ -7,6 +7,7 @@ handler, so they look alike, and both are limited when they repeat.
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import MutableMapping
 from typing import Any, Final, TextIO
@@ -28,7 +29,7 @@ _JSON_TRACEBACKS: Final = ExceptionRenderer(ExceptionDictTransformer(show_locals
 
 
 def configure(settings: LogSettings, *, stream: TextIO | None = None) -> None:
-    """Send this process's logs, those of libraries included, to `stream`, or to standard error."""
+    """Send this process's logs to `stream` or to standard error: those of libraries and ended threads, too."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     handler = _StandardError() if stream is None else logging.StreamHandler(stream)
     handler.addFilter(RepeatLimit(time.monotonic))
@@ -57,6 +58,7 @@ def configure(settings: LogSettings, *, stream: TextIO | None = None) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
+    threading.excepthook = _log_ended_thread
 
 
 def keep_off_standard_output() -> None:
@@ -84,6 +86,14 @@ class _StandardError(logging.StreamHandler[TextIO]):
     @stream.setter
     def stream(self, _stream: TextIO) -> None:
         raise AttributeError("standard error is looked up for each line")
+
+
+def _log_ended_thread(end: threading.ExceptHookArgs) -> None:
+    """Log the error that ends a thread, so that no loop stops unnoticed; Python prints it to standard error."""
+    if end.exc_type is SystemExit or end.exc_value is None:
+        return
+    name = end.thread.name if end.thread is not None else ""
+    get_logger(__name__).error("a thread ended by an error", thread=name, exc_info=end.exc_value)
 
 
 def _timestamp() -> Processor:

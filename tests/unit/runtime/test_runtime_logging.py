@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -107,6 +108,21 @@ def test_an_exception_in_json_shows_no_values_of_variables() -> None:
     assert len(stream.getvalue().splitlines()) == 2
     assert "log_in" in stream.getvalue()
     assert "hunter" not in stream.getvalue()
+
+
+def test_a_thread_that_ends_by_an_error_is_one_line_with_its_name() -> None:
+    stream = logged()
+
+    def fail() -> None:
+        raise ValueError("refused")
+
+    thread = threading.Thread(target=fail, name="backlog")
+    thread.start()
+    thread.join()
+
+    (line,) = map(json.loads, stream.getvalue().splitlines())
+    assert (line["event"], line["level"], line["thread"]) == ("a thread ended by an error", "error", "backlog")
+    assert line["exception"][0]["exc_value"] == "refused"
 
 
 def test_a_repeating_line_passes_once_in_ten_seconds_with_the_number_of_suppressed_ones() -> None:
