@@ -129,6 +129,20 @@ def test_a_file_that_is_cut_between_events_or_gzip_that_ends_early_is_read_so_fa
     assert not trace.complete
 
 
+def test_a_trace_behind_another_is_not_left_out_without_a_word(tmp_path: Path) -> None:
+    trace = read(tmp_path, text_of(kernel(0)) + text_of(kernel(1)))
+    assert trace.names == ("k0",)
+    assert "characters are behind the list of events" in said(trace)
+    assert not trace.complete
+
+
+def test_long_events_and_a_byte_order_mark_are_no_damage(tmp_path: Path) -> None:
+    long = kernel(0, **{"Input Dims": [{"name": "x" * 3_000, "id": at} for at in range(100)]})
+    text = text_of(long, kernel(1), kernel(2)).replace('"correlation": 1}', '"correlation": 1, "x": }')
+    for read_text in ("\ufeff" + text, text):
+        assert read(tmp_path, read_text).names == ("k0", "k1", "k2")
+
+
 def test_a_list_with_things_that_are_no_events_keeps_the_events(tmp_path: Path) -> None:
     trace = read(tmp_path, json.dumps({"traceEvents": [kernel(0), None, 5, kernel(1), {}]}))
     assert trace.names == ("k0", "k1")

@@ -21,6 +21,9 @@ from kernelcast.wire.errors import TraceError
 Event = Mapping[str, Any]
 
 SHOWN_PLACES: Final = 5
+FIRST_PIECE: Final = 4096
+"""Characters in which most events end."""
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _TEXT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
 _NO_JSON_NUMBER: Final = re.compile(
@@ -32,8 +35,8 @@ _LAST_COMMA: Final = re.compile(rf"({_TEXT})|,(?=\s*[}}\]])", re.DOTALL)
 _NO_ESCAPE: Final = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
 _LISTED: Final = re.compile(r'"traceEvents"\s*:\s*\[')
 _BARE_LIST: Final = re.compile(r"\s*\[")
-_NEXT_EVENT: Final = re.compile(r',\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|s|bp|args)"\s*:)')
-"""Between a damaged event and the next."""
+_NEXT_EVENT: Final = re.compile(r',\s*(?=\{\s*"args"\s*:|\{[^{}]{0,1000}?"ph"\s*:)')
+"""Between a damaged event and the next: an event has a phase, other objects in a trace have none."""
 _LAST_EVENT: Final = re.compile(r'\}(?=\s*\](?:\s*,\s*"(?:[^"\\]|\\.)*"\s*:|\s*\}?\s*$))')
 """The end of a damaged event that is the last."""
 _BETWEEN: Final = re.compile(r"[\s,]*")
@@ -99,6 +102,8 @@ def read(path: Path, content: Content, *, exact: bool = False) -> ChromeTrace:
     Raises:
         TraceError: It is no Chrome trace, or no event of it can be read.
     """
+    if content.text.startswith(_BYTE_ORDER_MARK):
+        del content.text[: len(_BYTE_ORDER_MARK)]
     try:
         document = _lenient(content.text) if exact else orjson.loads(content.text)
     except ValueError:  # orjson's is one too
@@ -194,7 +199,7 @@ class _Salvage:
         """Read one event; returns where it ends, which is the text's end if the file ends within it."""
         text = self._text
         try:
-            event, end = self._decoder.raw_decode(text, position)
+            event, end = self._decoded(position)
         except (ValueError, RecursionError):
             event, end = None, self._end_of_damaged(position)
             if end < 0:
@@ -213,6 +218,21 @@ class _Salvage:
             self._trace.damaged += 1
             self._trace.places.append(f"line {self._line(position)}")
         return end
+
+    def _decoded(self, position: int) -> tuple[Any, int]:
+        """Decode within a short piece: an error of Python's decoder counts the lines of all that it was given."""
+        length = FIRST_PIECE
+        while True:
+            piece = self._text[position : position + length]
+            try:
+                event, end = self._decoder.raw_decode(piece)
+            except (ValueError, RecursionError):
+                whole = position + length >= len(self._text)
+                if whole or (length > FIRST_PIECE and _NEXT_EVENT.search(piece)):
+                    raise
+                length *= 16
+            else:
+                return event, position + end
 
     def _end_of_damaged(self, position: int) -> int:
         """Where a damaged event ends; -1 where the file ends within it."""
@@ -237,6 +257,8 @@ class _Salvage:
         fields: dict[str, Any] = {}
         for text in (before.rstrip().rstrip(",") + "}", "{" + after.strip().lstrip(",")):
             fields |= self._repaired(text) or {}
+        if '"ph"' in after and self._repaired("{" + after.strip().lstrip(",")) is None:
+            self._trace.end = f"the last {len(after):,} characters are behind the list of events"
         return fields
 
     def _line(self, position: int) -> int:

@@ -184,7 +184,7 @@ def _missing(document: ChromeTrace, events: _Events, keys: CallKeys) -> tuple[st
     there = {keys.of_work(event) for event in events.gpu}
     launches = [event for event in events.calls if "Launch" in _text(event.get("name", ""))]
     lacking = sum(keys.of_call(event) not in there for event in launches)
-    return (f"{lacking} of its {len(launches)} launching calls have no work of a GPU in it",) if launches else ()
+    return (f"{lacking} of its {len(launches)} launching calls have no work of a GPU in it",) if lacking else ()
 
 
 def _read_ratio(document: ChromeTrace, of_gpu: float) -> float:
