@@ -32,14 +32,15 @@ from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.consume import Intake
 from kernelcast.bridge.intake.parts import IntakeParts, IntakePolicy
-from kernelcast.bridge.modes import REPORT_PARTITION_ENDS
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.runtime.kafka import consumer
 from kernelcast.runtime.kafka import producer as kafka_producer
+from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.catalogue import Kind, Metric
 
@@ -150,12 +151,10 @@ def read(broker: Broker, nodes: int, expected: int) -> Reading:
     registry = CollectorRegistry()
     store = SeriesStore(SeriesLimits(10_000_000, 10_000_000))
     settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
-    source = consumer.Consumer(settings, group_id=f"bench-{uuid.uuid4().hex[:8]}", registry=registry)
+    source = consumer.Consumer(settings, group_id=f"bench-{uuid.uuid4().hex[:8]}", metrics=ConsumerMetrics(registry))
     group = f"bench-{uuid.uuid4().hex[:8]}"
     producer = kafka_producer.Producer(settings, client_id=group)
-    state = StateTopic(
-        group, producer, lambda: consumer.Consumer(settings, group_id=group, overrides=REPORT_PARTITION_ENDS)
-    )
+    state = StateTopic(group, producer, lambda: consumer.Consumer(settings, group_id=group, overrides=TO_THE_END))
     deltas = Deltas(DeltaPolicy(DeltaSettings()), state, DeltaInstruments(registry), SystemClock())
     parts = IntakeParts(source, Selection(Decoder()), store, Nowhere(), Instruments(registry), SystemClock(), deltas)
     intake = Intake(parts, IntakePolicy(ttl_seconds=86_400))

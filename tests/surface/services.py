@@ -49,7 +49,7 @@ OWN_PREFIXES: Final = ("kernelcast_", "target_info")
 """Our metrics; the Python client adds others about the process."""
 
 _ADDRESS: Final = WebSettings(listen_address="127.0.0.1:0")
-_HARMLESS: Final = frozenset({"poll", "flush", "purge", "close", "produce", "unsubscribe"})
+_HARMLESS: Final = frozenset({"assignment", "poll", "flush", "purge", "close", "produce", "unsubscribe"})
 
 
 class IdleClient:

@@ -5,6 +5,7 @@
 """
 
 import contextlib
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -56,6 +57,8 @@ class Instruments:
         self.other_replicas = counter(rows.OTHER_REPLICAS_POINTS, registry)
         self.offset_restarts = counter(rows.OFFSET_RESTARTS, registry)
         self.partitions = gauge(rows.PARTITIONS, registry)
+        self.topic_partitions = gauge(rows.TOPIC_PARTITIONS, registry)
+        self._topics: set[str] = set()
         self.rebalances = counter(rows.REBALANCES, registry)
         self.ready = gauge(rows.CAUGHT_UP, registry)
         self.kafka_outage = gauge(rows.KAFKA_OUTAGE, registry)
@@ -86,6 +89,14 @@ class Instruments:
         for known in (self.lag, self.lag_seconds):
             with contextlib.suppress(KeyError):
                 known.remove(topic, str(partition))
+
+    def count_partitions(self, partitions: Mapping[str, int]) -> None:
+        """Note the number of partitions of each topic that is read."""
+        for topic in self._topics - partitions.keys():
+            self.topic_partitions.remove(topic)
+        for topic, count in partitions.items():
+            self.topic_partitions.labels(topic).set(count)
+        self._topics = set(partitions)
 
     def count_points(self, outcomes: Int64Array, unsupported: int) -> None:
         """Count what became of a batch of points."""

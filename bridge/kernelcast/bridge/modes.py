@@ -13,8 +13,6 @@ from kernelcast.wire.errors import ConfigurationError
 
 _ORDINAL: Final = re.compile(r"-(\d{1,4})(?:\.|$)")
 """The ordinal at the end of the name of a StatefulSet's pod; a domain may follow."""
-REPORT_PARTITION_ENDS: Final = {"enable.partition.eof": "true"}
-"""Required to detect that a partition has been read to its end if its last offsets have no message."""
 
 
 def check(settings: BridgeSettings) -> None:
@@ -83,7 +81,7 @@ SMALL_FETCH_BUFFERS: Final[Mapping[str, str]] = MappingProxyType(
 
 def properties_of(settings: BridgeSettings) -> Mapping[str, str]:
     """Return the properties of librdkafka that a mode needs."""
-    properties = {**REPORT_PARTITION_ENDS, **SMALL_FETCH_BUFFERS}
+    properties = dict(SMALL_FETCH_BUFFERS)
     if settings.group_protocol == "consumer":
         properties["group.protocol"] = "consumer"
     if settings.group_instance_id is not None:

@@ -53,9 +53,11 @@ from kernelcast.bridge.translation.translate import Translator
 from kernelcast.bridge.webhook import Webhook
 from kernelcast.columnar import Decoder
 from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.kafka.replay import TO_THE_END
+from kernelcast.runtime.kafka.topic_names import TopicNames
 from kernelcast.runtime.service_manager import ServiceManager
 from kernelcast.runtime.web.landing import Fact, Front
 from kernelcast.runtime.web.server import WebServer
@@ -118,7 +120,7 @@ class Bridge:
             settings.kafka,
             group_id=group_of(settings, share),
             overrides=properties_of(settings),
-            registry=registry,
+            metrics=ConsumerMetrics(registry),
             prompt=True,
         )
         dead_letters = DeadLetters(self._producer, registry=registry)
@@ -126,7 +128,7 @@ class Bridge:
         self._store = _store(settings, registry, translator, share)
         registry.register(OccupancyCollector(self._store.occupancy))
         self._intake = self._made_intake(dead_letters, clock, share)
-        self._discovery = Discovery(self._consumer, self._intake, settings.topics, clock=clock)
+        self._discovery = Discovery(self._consumer, self._intake, TopicNames(settings.topics), clock=clock)
         self._compiled: frozenset[Format] = frozenset()
         self._pages = ServedPages(settings.pages)
         self._web = self._made_web(registry, clock)
@@ -271,6 +273,7 @@ class Bridge:
                 grouped=settings.mode == "group",
                 share=share,
                 session_seconds=session_seconds_of(settings),
+                topics=TopicNames(settings.topics),
             ),
         )
 

@@ -1,4 +1,4 @@
-"""Alertmanager's webhook: one event per alert on `kernelcast.alerts`, answered once Kafka has them all."""
+"""Alertmanager's and Grafana's webhook: one event per alert on `kernelcast.alerts`, answered once Kafka has all."""
 
 import json
 import threading
@@ -25,10 +25,13 @@ from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Alert, to_event
 from kernelcast.wire.topics import ALERTS
 
-PAYLOAD_VERSION: Final = "4"
-"""Version of the payload that Alertmanager sends; another one would have other fields."""
-LARGEST_BODY_BYTES: Final = 1024 * 1024
-"""Some hundred alerts with long annotations; a larger body gets 413."""
+PAYLOAD_VERSIONS: Final = ("4", "1")
+"""Versions of the payloads that Alertmanager and Grafana send, which have the same fields; others may have other ones.
+
+Source: Grafana's documentation, "Configure the webhook notifier for Alerting".
+"""
+LARGEST_BODY_BYTES: Final = 8 * 1024 * 1024
+"""`MAX_ALERTS` with long annotations; a larger body gets 413."""
 MAX_ALERTS: Final = 1000
 """Alerts of one notification; the receiver's `max_alerts` in Alertmanager limits them."""
 DEFAULT_ACKNOWLEDGEMENT_SECONDS: Final = 8.0
@@ -206,9 +209,11 @@ def parse(body: bytes) -> list[Alert]:
         raise RejectedNotification(400, f"the body is not JSON: {error}") from None
     if not isinstance(payload, dict):
         raise RejectedNotification(400, f"the body is a JSON {type(payload).__name__}, not an object")
-    if payload.get("version") != PAYLOAD_VERSION:
+    if payload.get("version") not in PAYLOAD_VERSIONS:
         raise RejectedNotification(
-            400, f"version is {payload.get('version')!r}; this webhook takes {PAYLOAD_VERSION!r}"
+            400,
+            f"version is {payload.get('version')!r}; this webhook takes '4', which Alertmanager sends, and '1', which "
+            "Grafana's alerting sends",
         )
     alerts = payload.get("alerts")
     if not isinstance(alerts, list):

@@ -26,9 +26,9 @@ SEND_SECONDS: Final = 10.0
 """Time in which Kafka must confirm an event."""
 MAX_NAMED: Final = 5
 """Ids that an error message lists."""
-ENDS_AND_NO_LOG: Final = {"enable.partition.eof": "true", "log_level": "2"}
-"""Properties of a reader whose librdkafka reports the end of a partition, and logs critical errors only."""
-TO_THE_END_AND_NO_LOG: Final = {**ENDS_AND_NO_LOG, **TO_THE_END}
+NO_LOG: Final = {"log_level": "2"}
+"""Property of a reader whose librdkafka logs critical errors only."""
+TO_THE_END_AND_NO_LOG: Final = {**NO_LOG, **TO_THE_END}
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")]
 BootstrapServers = Annotated[

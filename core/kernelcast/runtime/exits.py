@@ -9,6 +9,8 @@ from kernelcast.wire.errors import BrokerAccessError, ConfigurationError, Kernel
 
 EXIT_RUN_TIME: Final = 1
 EXIT_CONFIGURATION: Final = 2
+EXIT_INCOMPLETE: Final = 3
+"""All of the input that can be read was used, but that is less than 99 % of it, or its end is missing."""
 
 
 def report(error: KernelcastError) -> int:

@@ -37,9 +37,13 @@ section .good{color:var(--good)}
 .bar{display:block;width:100%;min-width:6rem;height:.5rem;margin:.15rem 0}
 .p0{fill:#d97706}.p1{fill:#2f74c0}.p2{fill:#6a51a3}.p3{fill:#3f9b63}.p4{fill:#999}
 @media (max-width:46rem){section .desk{display:none}section table{font-size:.8rem}
-section th,section td,section td:first-child{padding-right:.45rem;white-space:normal;overflow-wrap:anywhere}
-section .right,section td.name{white-space:nowrap;overflow-wrap:normal}}
+section th,section td,section td:first-child{padding-right:.45rem;white-space:normal;overflow-wrap:break-word}
+section th.grows{width:auto}section td:first-child{min-width:4.5rem;max-width:9rem}
+section td.grows:not(.name){overflow-wrap:anywhere}
+section .right,section td.name{white-space:nowrap;max-width:none}section td.name{max-width:1px;width:99%}}
 """
+_HERE: Final = ("live", "cpu")
+"""Sources of data that are measured on this machine and now."""
 _FILLS: Final = {"data": 0, "forward": 1, "backward": 2, "optimizer": 3}
 """Number of the colour of a phase; others share the last one."""
 _OTHER_FILL: Final = 4
@@ -49,8 +53,8 @@ def body(picture: Picture) -> str:
     """News and tables of a picture, for the page of a service."""
     tables = "".join(_section(section) for section in sections(picture))
     age = "" if picture.age_seconds is None else f" Figures are {since(picture.age_seconds)} old."
-    sources = ", ".join(source for source in picture.sources if source != "live")
-    source = f" <strong>Source: {_text(sources)}, not a GPU here and now.</strong>" if sources else ""
+    elsewhere = ", ".join(source for source in picture.sources if source not in _HERE)
+    source = f" <strong>Source: {_text(elsewhere)}, not a GPU here and now.</strong>" if elsewhere else ""
     return f'{_news(picture)}<p class="dim">{age}{source}</p>{tables}'
 
 

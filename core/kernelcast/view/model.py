@@ -12,7 +12,7 @@ from kernelcast.view.page import ScrapedPage
 from kernelcast.view.rates import History, KernelNow, ProgramNow
 from kernelcast.view.words import number, since, source_of, subject_of, time_left
 from kernelcast.wire.catalogue.devices import device, gpu
-from kernelcast.wire.verdict import INPUT_BOUND, verdict
+from kernelcast.wire.verdict import verdict
 
 SORTS: Final = ("time", "change", "launches", "mean", "name")
 """Orders of the kernels: share of GPU time now, slower than before, launches a second, mean duration, name."""
@@ -372,7 +372,7 @@ def _news(picture: Picture) -> tuple[News, ...]:
         sentence = verdict_of(program)
         if is_idle(program):
             found.append(News("bad", f"{program.name} has made no step for {since(program.idle_seconds)}"))
-        elif sentence.startswith(INPUT_BOUND):
+        elif sentence.startswith("input-bound"):
             found.append(News("warn", f"{program.name} is {sentence}"))
     return tuple(sorted(found, key=lambda news: news.level != "bad"))
 

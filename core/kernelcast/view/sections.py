@@ -172,8 +172,9 @@ def _programs(picture: Picture) -> Section:
 def _program(one: ProgramNow) -> tuple[Cell, ...]:
     sentence = verdict_of(one)
     shares = ", ".join(f"{phase} {percent(share)}" for phase, share in one.phases if share >= 0.005)
-    words = f"{sentence.partition(':')[0]}: {shares}" if ":" in sentence else shares
-    level: Level = "warn" if ":" in sentence else ""
+    word, bound, _ = sentence.partition("-bound:")
+    words = f"{word}-bound: {shares}" if bound else shares
+    level: Level = "warn" if word == "input" else ""
     if is_idle(one):
         level, words = "bad", f"no step for {since(one.idle_seconds)}, in {', '.join(one.now)}"
     elif not words:

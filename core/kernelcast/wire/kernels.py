@@ -22,6 +22,8 @@ OTHER: Final = "other"
 The probe uses it as the signature of kernels beyond its own limit; for collectives that is `OTHER_COLLECTIVES`.
 """
 OTHER_COLLECTIVES: Final = "other collectives"
+WHOLE_GRAPHS: Final = "cuda graph (whole)"
+"""Shown as the kernel of graphs that are recorded as a whole: all together, since a graph's number means nothing."""
 
 HEAD_CHARACTERS: Final = 80
 """Characters of the signature in a label: people recognise a kernel by them."""

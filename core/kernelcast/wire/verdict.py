@@ -5,32 +5,38 @@ from typing import Final
 
 from kernelcast.wire.catalogue.diagnosis.rules import RULES
 
-INPUT_BOUND: Final = "input-bound"
-_INPUT_BOUND_SHARE: Final = next(rule for rule in RULES if rule.name == "input_bound").thresholds[0].limit
-"""Share of the step that waits for data from which a program is input-bound: the limit of the diagnosis rule."""
-_WORK: Final = ("forward", "backward", "optimizer")
-_NAMED_SHARE: Final = 0.1
-"""Share of any other phase from which the sentence names it."""
+INPUT_BOUND: Final = next(rule.thresholds[0].limit for rule in RULES if rule.name == "input_bound")
+"""Share of the step that waits for data from which a program is input-bound."""
+LARGE: Final = 0.2
+"""Share of the time from which a phase beside training is worth a sentence."""
+BESIDE: Final = {
+    "compilation": "compilation; a longer run has less of it",
+    "checkpoint": "saving checkpoints",
+    "evaluation": "evaluation",
+}
+"""Phases that do not train, in the words of a verdict."""
 
 
-def verdict(shares: Mapping[str, float]) -> str:
-    """Say what a program's time goes into; empty without phases.
+def verdict(phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = None) -> str:
+    """Return the most important fact about where the time went, in one sentence; empty without phases.
 
-    >>> verdict({"data": 0.38, "forward": 0.3, "backward": 0.3, "optimizer": 0.02})
+    >>> verdict({"data": 3.8, "forward": 3.0, "backward": 3.2})
     'input-bound: 38 % of the step waits for data'
-
-    Args:
-        shares: Share of each phase of `wire.frames.PHASES`; together 1.
     """
-    if not shares:
+    total_seconds = sum(phase_seconds.values())
+    if not total_seconds:
         return ""
-    data = shares.get("data")
-    if data is not None and data >= _INPUT_BOUND_SHARE:
-        return f"{INPUT_BOUND}: {data:.0%} of the step waits for data".replace("%", " %")
-    others = {phase: share for phase, share in shares.items() if phase not in (*_WORK, "data")}
-    largest = max(others, key=lambda phase: others[phase], default="")
-    if largest and others[largest] >= _NAMED_SHARE:
-        where = "outside of forward, backward and optimizer" if largest == "other" else f"in {largest}"
-        return f"{others[largest]:.0%} of the step is {where}".replace("%", " %")
-    work = f"{sum(shares.get(phase, 0.0) for phase in _WORK):.0%}".replace("%", " %")
-    return f"{work} of the step is work" + ("" if data is not None else "; the wait for data is unknown")
+    share = {name: seconds / total_seconds for name, seconds in phase_seconds.items()}
+    if share.get("data", 0.0) >= INPUT_BOUND:
+        return f"input-bound: {share['data'] * 100:.0f} % of the step waits for data"
+    for phase, words in BESIDE.items():
+        if share.get(phase, 0.0) >= LARGE:
+            return f"{share[phase] * 100:.0f} % of the time is {words}"
+    if gpu_idle_ratio is not None and gpu_idle_ratio >= LARGE:
+        return f"host-bound: the GPU is idle for {gpu_idle_ratio * 100:.0f} % of the time"
+    trains = share.get("forward", 0.0) + share.get("backward", 0.0)
+    waits = f", {share['data'] * 100:.0f} % waits for data" if "data" in share else ""
+    if trains >= 0.5:
+        return f"compute-bound: forward and backward take {trains * 100:.0f} % of the step{waits}"
+    largest = max(share, key=lambda name: share[name])
+    return f"{largest} takes most of the step, {share[largest] * 100:.0f} %{waits}"

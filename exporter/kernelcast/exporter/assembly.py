@@ -24,7 +24,7 @@ from kernelcast.exporter.daemon import Daemon, DaemonParts
 from kernelcast.exporter.delivery.output import KafkaOutput, kafka_output
 from kernelcast.exporter.delivery.publish import SERVICE_NAME, SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
-from kernelcast.exporter.hints.inbox import REPORTED_ENDS, HintInbox, HintReader, InboxByTopic
+from kernelcast.exporter.hints.inbox import HintInbox, HintReader, InboxByTopic
 from kernelcast.exporter.hints.orders import OrderInbox, StoppedFile
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
@@ -49,6 +49,7 @@ from kernelcast.runtime import logging
 from kernelcast.runtime.allocation import return_freed_memory, share_one_heap
 from kernelcast.runtime.kafka import connect
 from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
@@ -319,9 +320,11 @@ def _hint_readers(
     dead_letters = DeadLetters(producer, registry=assembly.registry)
     dead_letters.expect(HINTS.name, ORDERS.name, POLICY.name)
 
+    metrics = ConsumerMetrics(assembly.registry)
+
     def connect() -> Consumer:
         group_id = f"{SERVICE_NAME}-{assembly.hostname}"
-        return Consumer(assembly.settings.kafka, group_id=group_id, overrides=REPORTED_ENDS)
+        return Consumer(assembly.settings.kafka, group_id=group_id, metrics=metrics)
 
     def limits() -> InboxByTopic:
         orders = OrderInbox(assembly.hostname, server, stopped, dead_letters)

@@ -16,6 +16,7 @@ import orjson
 
 from kernelcast.exporter.hints.outcome_log import OutcomeLog
 from kernelcast.exporter.hints.receivers import HintReceivers
+from kernelcast.exporter.private_files import make_directory, open_private, write_private
 from kernelcast.exporter.programs.last.final_reports import FinalReports
 from kernelcast.exporter.totals import snapshot
 from kernelcast.exporter.totals.aggregate import Aggregator
@@ -73,8 +74,8 @@ class StateFile:
         """
         directory = self.path.parent
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            make_directory(directory)
+            self._lock = open_private(directory / "lock", os.O_RDWR | os.O_CREAT)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.final_reports.open()
             self.outcome_log.open()
@@ -166,10 +167,7 @@ class StateFile:
 
     def _replace(self, content: bytes) -> None:
         temporary = self.path.with_suffix(".tmp")
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_private(temporary, content, sync=True)
         temporary.replace(self.path)
         directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -189,7 +187,7 @@ class StateFile:
         path, programs = self._refused_path, len(unreadable)
         _log.warning("programs of the state cannot be read", kept_as=str(path), programs=programs, reason=unreadable[0])
         try:
-            path.write_bytes(content)
+            write_private(path, content)
         except OSError as error:
             _log.warning("the state cannot be copied", path=str(path), error=str(error))
 

@@ -34,6 +34,7 @@ from kernelcast.predictor.state.past import Past, fill_or_warn
 from kernelcast.predictor.state.state_topic import SnapshotStore
 from kernelcast.predictor.topic_logs import TopicLogs, reader_to_the_end
 from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
@@ -99,6 +100,7 @@ class Predictor:
         self._clock_ns = clock_ns
         self.registry = CollectorRegistry()
         self._measures = Measures(self.registry)
+        self._consumers = ConsumerMetrics(self.registry)
         self._producer = Producer(
             settings.kafka,
             client_id=settings.client_id,
@@ -110,7 +112,13 @@ class Predictor:
         self._pool = FitPool(settings.deep.workers) if settings.deep.enabled else None
         self._engine = Engine(settings, clock_ns=clock_ns, pool=self._pool)
         self._logs = TopicLogs.opened(
-            settings, self._engine, self._producer, self._dead, clock_ns=clock_ns, registry=self.registry
+            settings,
+            self._engine,
+            self._producer,
+            self._dead,
+            clock_ns=clock_ns,
+            registry=self.registry,
+            consumers=self._consumers,
         )
         store = SnapshotStore(settings.group_id, self._producer, partial(reader_to_the_end, settings))
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
@@ -139,7 +147,7 @@ class Predictor:
         machine_code.warm_up()
         if self._read is not None:
             shutdown.on_reload(partial(reload, self._engine, self._settings, self._read))
-        consumer = Consumer(self._settings.kafka, group_id=self._settings.group_id, registry=self.registry)
+        consumer = Consumer(self._settings.kafka, group_id=self._settings.group_id, metrics=self._consumers)
         self._partitions.use(consumer)
         consumer.subscribe(TOPICS, self._partitions)
         loop = (self._ending, self._cycling)
@@ -181,7 +189,6 @@ class Predictor:
                 ("hints not read", lambda: self._logs.hints.poll(0.0)),
                 ("marks not read", lambda: self._logs.findings.poll(0.0)),
                 ("baselines not read", lambda: self._logs.baselines.poll(0.0)),
-                ("group not asked", _at_intervals(self._partitions.watch_group)),
                 ("lag not measured", _at_intervals(self._partitions.watch_lag)),
                 ("offsets not committed", _at_intervals(lambda: self._commit(consumer))),
             )
@@ -193,6 +200,7 @@ class Predictor:
             if messages:
                 self._process(messages)
             expire()
+            self._partitions.watch_group()
             self._try_all(steps, shutdown)
             self._producer.poll()
             self._manager.report(self._partitions.ready)

@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Self
+from typing import Self
 
 from prometheus_client import CollectorRegistry
 
@@ -17,12 +17,10 @@ from kernelcast.predictor.state.baselines_topic import BaselineLog
 from kernelcast.predictor.state.own_state import OwnState
 from kernelcast.predictor.tuning.hint_log import HintLog
 from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.kafka.replay import TO_THE_END
-
-REPORT_ENDS: Final = {"enable.partition.eof": "true"}
-"""Option of consumers that read a topic whole: they report its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class TopicLogs:
     alarms: OwnState
 
     @classmethod
-    def opened(
+    def opened(  # noqa: PLR0913  the parts of the service
         cls,
         settings: PredictorSettings,
         engine: Engine,
@@ -53,6 +51,7 @@ class TopicLogs:
         *,
         clock_ns: Callable[[], int],
         registry: CollectorRegistry,
+        consumers: ConsumerMetrics,
     ) -> Self:
         """Open all.
 
@@ -63,8 +62,9 @@ class TopicLogs:
             dead: Takes messages that cannot be read.
             clock_ns: The time of this machine.
             registry: For their own metrics.
+            consumers: The metrics of the process's consumers.
         """
-        own, client_id = partial(reader, settings), settings.client_id
+        own, client_id = partial(reader, settings, consumers), settings.client_id
         states = (
             OwnState(name, settings.group_id, client_id, producer, partial(reader_to_the_end, settings))
             for name in ("scores", "alarms")
@@ -85,9 +85,9 @@ class TopicLogs:
         self.baselines.close(seconds_left())
 
 
-def reader(settings: PredictorSettings) -> Consumer:
+def reader(settings: PredictorSettings, metrics: ConsumerMetrics | None = None) -> Consumer:
     """Return a consumer for a topic that is read whole and followed; it commits nothing and joins no group."""
-    return Consumer(settings.kafka, group_id=f"{settings.group_id}-reader", overrides=REPORT_ENDS)
+    return Consumer(settings.kafka, group_id=f"{settings.group_id}-reader", metrics=metrics)
 
 
 def reader_to_the_end(settings: PredictorSettings) -> Consumer:

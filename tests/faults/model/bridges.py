@@ -17,6 +17,7 @@ from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.bridge.tables.columns import PointRules
 from kernelcast.bridge.tables.hashing import Share
+from kernelcast.runtime.kafka.topic_names import TopicNames
 
 Mode = Literal["group", "sharded", "replica"]
 TTL_SECONDS = 60.0
@@ -88,7 +89,7 @@ class Replica:
             rules=RULES,
         )
         self.client.intake = self.site.intake
-        self._discovery = Discovery(self.client, self.site.intake, TOPICS, clock=self.clock)
+        self._discovery = Discovery(self.client, self.site.intake, TopicNames(TOPICS), clock=self.clock)
 
     def kill(self) -> None:
         """`kill -9`."""

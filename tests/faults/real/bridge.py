@@ -16,7 +16,6 @@ from tests.faults.real.kafka import TTL_SECONDS, RealCluster
 from tests.faults.real.skewed_clock import SkewedClock
 from tests.faults.real.waiting import PATIENCE_SECONDS, check_health
 from tests.faults.real.web_door import NO_ANSWER, Answer, Door
-from tests.faults.revision import previous_environment
 from tests.service.nursery import ForkedServer, Nursery
 from tests.service.servers import ServerProcess, free_ports
 
@@ -60,7 +59,6 @@ class RealReplica:
 
     Attributes:
         polls: Of no meaning here.
-        previous: Whether the next bridge here is of the previous revision.
         floors: What Kafka has of each producer: by its number, when the last value was written that is on Kafka now.
         drops: Delta points that bridges here have counted as not added, as last seen.
     """
@@ -75,7 +73,6 @@ class RealReplica:
     written: Callable[[int, float], float] = lambda _producer, _value: 0.0
     polls: int = 0
     suspended: bool = False
-    previous: bool = False
     drops: float = 0.0
     server: ServerProcess | None = None
     page: str = ""
@@ -272,7 +269,6 @@ class RealReplica:
 
     def _environ(self) -> dict[str, str]:
         environ = {**self.around.environ} if self.number % 2 else {}
-        environ |= previous_environment(compiled=True) if self.previous else {}
         environ |= self._clock.environ if self._clock is not None else {}
         return environ
 

@@ -13,10 +13,8 @@ from tests.faults.model.bridges import Mode
 from tests.faults.model.invariants import Violation
 from tests.faults.real.disk import SmallDisk
 from tests.faults.real.waiting import PATIENCE_SECONDS, check_health
-from tests.faults.revision import previous_environment
 from tests.service.nursery import ForkedServer, Nursery
 from tests.service.servers import ServerProcess, answers, free_ports
-from tests.service.stack import KERNELCAST
 
 from kernelcast.wire.topics import KERNELS
 
@@ -95,7 +93,6 @@ class RealExporter:
 
     Attributes:
         disk: Has its state and its spool.
-        previous: Whether the exporter that runs, or starts next, is of the previous revision.
     """
 
     bootstrap_servers: str
@@ -104,7 +101,6 @@ class RealExporter:
     directory: Path
     disk: SmallDisk
     nursery: Nursery
-    previous: bool = False
     programs: list[Program] = field(default_factory=list)
     server: ServerProcess | None = None
 
@@ -135,15 +131,11 @@ class RealExporter:
         return answers(f"{self.url}/-/ready")
 
     def start(self) -> None:
-        """Start one of the revision that is wanted."""
+        """Start one, unless it runs."""
         if self.server is not None:
             return
         arguments = ["exporter", "--config", str(self._configuration)]
-        if self.previous:
-            environ = previous_environment(compiled=False)
-            self.server = ServerProcess("exporter", [*KERNELCAST, *arguments], self.disk.folder, environ)
-        else:
-            self.server = ForkedServer("exporter", arguments, self.disk.folder, self.nursery)
+        self.server = ForkedServer("exporter", arguments, self.disk.folder, self.nursery)
         self._answered = False
         self.server.start()
 
@@ -153,19 +145,10 @@ class RealExporter:
             self.server.kill()
         self.server = None
 
-    def change(self, *, previous: bool) -> None:
-        """Stop in good order, and start one of another revision."""
-        if self.previous != previous or self.server is None:
-            if self.server is not None:
-                self.server.stop(STOP_SECONDS)
-            self.server, self.previous = None, previous
-            self.start()
-
-    def run_program(self, *, previous: bool) -> None:
-        """Start a program, with the probe of this revision or of the previous one."""
-        environ = previous_environment(compiled=False) if previous else {}
+    def run_program(self) -> None:
+        """Start a program."""
         name = f"p{len(self.programs)}-{self.tag}"
-        self.programs.append(Program(name, self.directory, {**environ, "KERNELCAST_SOCKET": str(self._socket)}))
+        self.programs.append(Program(name, self.directory, {"KERNELCAST_SOCKET": str(self._socket)}))
 
     def healthy(self) -> None:
         """Ask `/-/healthy` of an exporter that was started.
@@ -197,9 +180,9 @@ class RealExporter:
                 program.judge(number if self.mode == "replica" else -1, page)
 
     def calm(self) -> None:
-        """End all faults: there is room on the disk, and an exporter of this revision runs."""
+        """End all faults: there is room on the disk, and an exporter runs."""
         self.disk.free()
-        self.change(previous=False)
+        self.start()
         for program in self.programs:
             program.calm()
 
@@ -229,7 +212,7 @@ def exporter_of(
     made = RealExporter(bootstrap_servers, tag, mode, directory, disk, nursery)
     try:
         made.start()
-        made.run_program(previous=False)
+        made.run_program()
         yield made
     finally:
         made.close()

@@ -1,7 +1,6 @@
 """Operations of real schedules: those that need other means than in the model, and those that the model has not."""
 
 import random
-from functools import partial
 from typing import Any, Final, cast
 
 from tests.faults.model.operations import Operations, Schedule
@@ -9,7 +8,6 @@ from tests.faults.model.producers import CUMULATIVE, TOPICS
 from tests.faults.model.world import HOUR_SECONDS, MODES, Operation, Setting
 from tests.faults.real.disk import small_disk_obstacle
 from tests.faults.real.world import EXPORTER_OPERATIONS, START_SECONDS, RealWorld
-from tests.faults.revision import PREVIOUS, has_previous
 
 PARTITIONS: Final = 2
 WEIGHTS: Final = {
@@ -18,12 +16,11 @@ WEIGHTS: Final = {
     "silence": 1, "speak": 2, "duplicates": 2, "reorder": 2, "partitioner": 1, "poison": 1,
 }  # fmt: skip
 MORE_WEIGHTS: Final = {
-    "web_wrong": 4, "web_right": 2, "disk_full": 4, "disk_free": 2, "exporter_kill": 3, "exporter_previous": 3,
-    "exporter_present": 2, "program_previous": 2, "bridge_previous": 3, "bridge_present": 2,
+    "web_wrong": 4, "web_right": 2, "disk_full": 4, "disk_free": 2, "exporter_kill": 3,
+    "program": 2,
 }  # fmt: skip
 """Drawn apart from the others, so that the same seed still draws the same of those."""
 WAITS: Final = (1, 2, 4, 8, 14)
-PREVIOUS_OPERATIONS: Final = frozenset({"exporter_previous", "program_previous", "bridge_previous"})
 
 
 class RealOperations(Operations):
@@ -103,35 +100,10 @@ class RealOperations(Operations):
             self._real.exporter.kill()
             self._real.exporter.start()
 
-    def exporter_previous(self, _which: int, _amount: int) -> None:
-        """An exporter of the previous revision takes the place of the present one."""
+    def program(self, _which: int, _amount: int) -> None:
+        """Another program begins."""
         if self._real.exporter is not None:
-            self._real.meanwhile(partial(self._real.exporter.change, previous=True))
-
-    def exporter_present(self, _which: int, _amount: int) -> None:
-        """The exporter is upgraded again."""
-        if self._real.exporter is not None:
-            self._real.meanwhile(partial(self._real.exporter.change, previous=False))
-
-    def program_previous(self, _which: int, _amount: int) -> None:
-        """Another program begins, with the probe of the previous revision."""
-        if self._real.exporter is not None:
-            self._real.exporter.run_program(previous=True)
-
-    def bridge_previous(self, which: int, _amount: int) -> None:
-        """A bridge of the previous revision takes the place of one of this revision."""
-        self._change(which, previous=True)
-
-    def bridge_present(self, which: int, _amount: int) -> None:
-        """A bridge of this revision takes the place of one of the previous revision."""
-        self._change(which, previous=False)
-
-    def _change(self, which: int, *, previous: bool) -> None:
-        replica = self._bridge(which)
-        if replica.previous != previous:
-            replica.previous = previous
-            if replica.server and not replica.suspended:
-                self._restarted(replica)
+            self._real.exporter.run_program()
 
     def _restarted(self, replica: Any) -> None:
         self._real.meanwhile(replica.leave)
@@ -151,9 +123,6 @@ class RealOperations(Operations):
 def skipped() -> dict[str, str]:
     """Operations that this machine cannot do, each with the reason."""
     found = dict.fromkeys(sorted(EXPORTER_OPERATIONS), small_disk_obstacle())
-    if not has_previous():
-        reason = f"the history of this checkout does not reach revision {PREVIOUS}"
-        found |= dict.fromkeys(sorted(PREVIOUS_OPERATIONS), reason)
     return {name: reason for name, reason in found.items() if reason}
 
 

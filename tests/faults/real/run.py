@@ -19,11 +19,11 @@ from tests.faults.model.invariants import Violation
 from tests.faults.model.operations import Schedule
 from tests.faults.model.world import Operation
 from tests.faults.real.kafka import three_nodes
-from tests.faults.real.operations import PREVIOUS_OPERATIONS, RealOperations, drawn, skipped
+from tests.faults.real.operations import RealOperations, drawn, skipped
 from tests.faults.real.skewed_clock import build
 from tests.faults.real.world import BROKER_OPERATIONS, SETTLE_SECONDS, RealWorld, Scene, revive
 from tests.faults.record import Record, Result
-from tests.faults.revision import previous_environment, revision
+from tests.faults.revision import revision
 from tests.faults.shrink import shrunk
 from tests.service.nursery import nursery
 from tests.support.runtime.certificates import self_signed
@@ -94,8 +94,6 @@ class Runner:
 
     def _finding(self, schedule: Schedule, tag: str) -> tuple[str, str]:
         names = frozenset(operation.name for operation in schedule.operations)
-        if names & PREVIOUS_OPERATIONS:
-            previous_environment(compiled="bridge_previous" in names)  # not within the schedule's time
         try:
             with contextlib.closing(RealWorld(schedule.setting, self._scene, tag, names)) as world:
                 try:

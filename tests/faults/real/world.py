@@ -179,7 +179,6 @@ class RealWorld:
         if self.exporter is not None:
             self.meanwhile(self.exporter.calm)
         for replica in self.replicas:
-            replica.previous = False
             replica.set_clock(0)
             replica.door.set_right()
             replica.resume()
@@ -294,9 +293,7 @@ class RealWorld:
         return made
 
 
-EXPORTER_OPERATIONS: Final = frozenset(
-    {"disk_full", "disk_free", "exporter_kill", "exporter_previous", "exporter_present", "program_previous"}
-)
+EXPORTER_OPERATIONS: Final = frozenset({"disk_full", "disk_free", "exporter_kill", "program"})
 """Schedules with one of these have an exporter and a small disk."""
 BROKER_OPERATIONS: Final = frozenset({"leader_lost"})
 """They change the nodes that all schedules share."""

@@ -62,6 +62,14 @@ def test_the_processes_of_a_users_program_end_if_it_has_ended_before_them(tmp_pa
     assert has_ended(worker)
 
 
+def test_a_replay_of_what_could_be_read_is_no_failure(tmp_path: Path) -> None:
+    child = DemoProcess("source", (sys.executable, "-c", "raise SystemExit(3)"), tmp_path / "source.log", ends=True)
+    child.start()
+    assert child.process is not None
+    child.process.wait(10)
+    assert (child.state, child.failed) == ("incomplete", False)
+
+
 def test_a_second_ctrl_c_ends_the_processes_that_ignore_the_first(tmp_path: Path) -> None:
     supervisor = Supervisor()
     child, worker = started_with_worker(

@@ -32,7 +32,7 @@ def test_a_finding_goes_through_kafka_to_a_person_and_the_answer_comes_back(
     kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     producer = Producer(kafka, client_id="p1")
-    reader = Consumer(kafka, group_id="test-reader", overrides={"enable.partition.eof": "true"})
+    reader = Consumer(kafka, group_id="test-reader")
     findings = FindingLog(AlarmSettings(), producer, reader, client_id="p1", registry=CollectorRegistry())
     for number in range(round(4 * HOUR / 300)):
         findings.cycle([predicted()], watched=10, time_ns=START_NS + number * CYCLE_NS)

@@ -17,7 +17,6 @@ from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state.baselines_topic import BaselineLog
-from kernelcast.predictor.topic_logs import REPORT_ENDS
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
@@ -142,7 +141,7 @@ def test_two_predictors_share_baselines_name_the_slow_gpu_and_a_restart_writes_n
 def restarted(kafka: KafkaSettings, producer: Producer) -> None:
     """A predictor that starts again knows all baselines, and writes none of them."""
     fleet = Engine(PredictorSettings(client_id="one"), clock_ns=time.time_ns).cycle.fleet
-    reader = Consumer(kafka, group_id="again", overrides=REPORT_ENDS)
+    reader = Consumer(kafka, group_id="again")
     rejected = DeadLetters(producer, registry=CollectorRegistry())
     log = BaselineLog(
         fleet, producer, reader, rejected, client_id="one", clock_ns=time.time_ns, registry=CollectorRegistry()

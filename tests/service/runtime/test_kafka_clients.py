@@ -140,8 +140,7 @@ def test_a_member_may_ask_for_leaders_while_it_is_assigned_partitions() -> None:
 
 
 def test_a_query_for_leaders_waits_for_no_fetch_of_a_partition_without_new_messages(kafka: KafkaSettings) -> None:
-    overrides = {"fetch.wait.max.ms": "4000", "enable.partition.eof": "true"}
-    consumer = Consumer(kafka, group_id="reader", overrides=overrides, registry=CollectorRegistry())
+    consumer = Consumer(kafka, group_id="reader", overrides={"fetch.wait.max.ms": "4000"})
     partitions = consumer.partitions("kernelcast.device")
     consumer.assign([TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in partitions])
     took_seconds = []
@@ -158,9 +157,7 @@ def test_a_query_for_leaders_waits_for_no_fetch_of_a_partition_without_new_messa
 
 def test_the_end_of_a_partition_is_distinguished_from_messages_and_errors(kafka: KafkaSettings) -> None:
     write(kafka, "kernelcast.outcomes", b"1", b"2", key=b"the-end")
-    registry = CollectorRegistry()
-    overrides = {"enable.partition.eof": "true"}
-    consumer = Consumer(kafka, group_id="reader", overrides=overrides, registry=registry)
+    consumer = Consumer(kafka, group_id="reader")
     partitions = consumer.partitions("kernelcast.outcomes")
     highs = {partition.partition: consumer.watermarks(partition)[1] for partition in partitions}
     consumer.assign([TopicPartition(item.topic, item.partition, OFFSET_BEGINNING) for item in partitions])

@@ -1,7 +1,8 @@
 """PyTorch and its trainers from the package index, in an environment of their own that tests share.
 
 They take 6 GB and minutes, so a machine installs them once, below `~/.cache/kernelcast`. In CI and in the nightly run
-they are required; elsewhere a test that needs them is skipped until `python -m tests.support.service.frameworks` has run.
+they are required; elsewhere a test that needs them is skipped until `python -m tests.support.service.frameworks` has
+run.
 """
 
 import fcntl

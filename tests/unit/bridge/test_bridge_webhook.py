@@ -111,6 +111,16 @@ def test_an_alert_becomes_one_event_keyed_by_its_fingerprint() -> None:
     )
 
 
+def test_a_notification_of_grafana_is_taken_as_alertmanager_s() -> None:
+    """Grafana's alerting sends version "1", with fields of its own beside the same ones."""
+    alert: dict[str, Any] = json.loads(json.dumps(PAYLOAD))["alerts"][0]
+    own = {"silenceURL": "https://grafana/silence", "dashboardURL": "", "panelURL": "", "values": {"B": 44.2}}
+    more = {"version": "1", "orgId": 1, "title": "[FIRING:1]", "state": "alerting", "message": "firing"}
+    assert webhook_module.parse(
+        json.dumps({**PAYLOAD, **more, "alerts": [{**alert, **own}]}).encode()
+    ) == webhook_module.parse(json.dumps({**PAYLOAD, "alerts": [alert]}).encode())
+
+
 def test_the_same_notification_again_gives_the_same_event_id_and_a_resolution_another() -> None:
     ids = []
     for status in ("firing", "firing", "resolved"):

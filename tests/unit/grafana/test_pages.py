@@ -378,3 +378,10 @@ def test_the_first_screen_has_the_table(page: str, title: str, columns: set[str]
     first = (one for one in first_screen(BOARDS[f"kernelcast-{page}.json"]) if one["type"] == "table")
     (panel,) = (one for one in first if one["title"].startswith(title))
     assert columns <= set(panel["transformations"][1]["options"]["renameByName"].values())
+
+
+def test_a_hint_that_was_kept_is_a_state_and_no_event_of_the_time_range() -> None:
+    """Ten minutes after it was kept the page said "no hint was kept", beside its measured effect."""
+    kept = [panel for panel in panels(BOARDS["kernelcast-hints.json"]) if panel["title"].startswith("Hints kept")]
+    assert len(kept) == 2
+    assert not [target["expr"] for panel in kept for target in panel["targets"] if "$__range" in target["expr"]]

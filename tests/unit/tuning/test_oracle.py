@@ -318,3 +318,63 @@ def test_lines_are_read_across_parts_and_limited() -> None:
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(ValueError, match="has no end"):
             lines.read()
+
+
+def t4(*results: dict[str, Any]) -> dict[str, Any]:
+    return {"schema_version": "1.0.0", "results": list(results)}
+
+
+def result(b: int, runtimes: list[Any], invalidity: str = "correct", **more: Any) -> dict[str, Any]:
+    return {
+        "configuration": {"b": b},
+        "times": {"runtimes": runtimes},
+        "invalidity": invalidity,
+        "correctness": 1,
+    } | more
+
+
+def test_t4_results_are_read_as_a_recording(tmp_path: Path) -> None:
+    """KernelTuner/kernel_tuner issue 194: the interchange format of the tools that follow."""
+    measured = {"measurements": [{"name": "GFLOP/s", "value": 7}, {"name": "time", "value": 1.5, "unit": "ms"}]}
+    path = tmp_path / "t4.json"
+    failed = [result(3, [], "compile"), result(4, [], "timeout"), result(5, [1e20])]
+    path.write_text(json.dumps(t4(result(1, [1.2, 1.1]), {**result(2, []), "times": {}} | measured, *failed)))
+    found = kernel_tuner.read(path)
+    assert found.parameters == {"b": (1, 2, 3, 4, 5)}
+    assert found.entries == {
+        (1,): Recorded(times=(1.2, 1.1)),
+        (2,): Recorded(times=(1.5,)),
+        (3,): Recorded(failed="compile"),
+        (4,): Recorded(failed="runtime"),
+        (5,): Recorded(failed="runtime"),
+    }
+    assert measurements.read(path).times == {(1,): 1.1, (2,): 1.5, (3,): None, (4,): None, (5,): None}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"General": {}, "ConfigurationSpace": {"TuningParameters": []}},  # T1, a space without results
+        {"schema_version": "1.0.0", "metadata": {}},
+        t4({"times": {}}),
+        {"results": 5},
+    ],
+)
+def test_a_file_of_the_same_family_is_named_by_its_fields(tmp_path: Path, document: dict[str, Any]) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConfigurationError, match=r"no Kernel Tuner cache file and no T4 results: .* it has ") as raised:
+        kernel_tuner.read(path)
+    assert next(iter(document)) in str(raised.value)
+
+
+@pytest.mark.parametrize("marker", [1e20, 100_000_000_000_000_000_000, 1e21])
+def test_a_time_that_marks_a_failure_is_no_time(tmp_path: Path, marker: float) -> None:
+    """Older versions of Kernel Tuner write 1e20 for a configuration that failed."""
+    path = tmp_path / "cache.json"
+    entries = {"1": {"b": 1, "time": 2.0, "times": [2.0, 2.0]}, "2": {"b": 2, "time": marker, "times": [marker]}}
+    entries["3"] = {"b": 3, "time": 3.0, "times": [3.0, marker]}
+    path.write_text(json.dumps({"tune_params_keys": ["b"], "tune_params": {"b": [1, 2, 3]}, "cache": entries}))
+    found = kernel_tuner.read(path)
+    assert [entry.failed for entry in found.entries.values()] == ["", "runtime", ""]
+    assert found.typical == {(1,): 2.0, (3,): 3.0}

@@ -38,6 +38,9 @@ CONTENT_TYPE: Final = "content-type"
 CONTENT_ENCODING: Final = "content-encoding"
 PROMETHEUS_TYPES: Final = re.compile(r"application/openmetrics-text|text/plain *;.*version=(0\.0\.4|1\.0\.0)")
 REMOTE_WRITE_TYPES: Final = re.compile(r"application/x-protobuf *; *proto=(io\.prometheus\.write|prometheus)\.")
+REGISTRY_MAGIC: Final = b"\0"
+"""First byte of Confluent's wire format; no message of a format that is read begins with it."""
+REGISTRY_BYTES: Final = 5
 TEXTS: Final = (OTLP_JSON, PROMETHEUS, INFLUX, JSON)
 """Formats whose bodies are no protobuf, whatever the content type says."""
 MAX_UNPACKED_BYTES: Final = 32 * 1024 * 1024
@@ -151,6 +154,8 @@ class Selection:
             named_headers = _format_headers(headers)
             body = unpacked(body, named_headers.get(CONTENT_ENCODING, ""), self._limits)
             format_name = _format_of(named_headers, entry) or format_name
+        if body.startswith(REGISTRY_MAGIC) and len(body) >= REGISTRY_BYTES:
+            raise _framed(body)
         if format_name == AUTO:
             body = _unpacked_by_magic(body, self._limits)
             format_name = sniff(body) or _reject_unrecognised(topic, body)
@@ -218,6 +223,15 @@ def _unpacked_by_magic(body: bytes, limits: DecoderLimits) -> bytes:
     if body.startswith(GZIP_MAGIC):
         return unpacked(body, "gzip", limits)
     return unpacked(body, "zstd", limits) if body.startswith(ZSTD_MAGIC) else body
+
+
+def _framed(body: bytes) -> DecodeError:
+    """The error for Confluent's wire format: a byte 0, the schema's id in 4 bytes, and the message behind them."""
+    schema = int.from_bytes(body[1:REGISTRY_BYTES], "big")
+    return DecodeError(
+        f"message of {len(body)} bytes is framed for a Schema Registry: a byte 0, then the id of schema {schema}; the "
+        "bridge reads messages without this frame; let the producer serialise them without the registry"
+    )
 
 
 def _reject_unrecognised(topic: str, body: bytes) -> str:

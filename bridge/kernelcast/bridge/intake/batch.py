@@ -1,6 +1,6 @@
 """A batch of messages from Kafka and its decoding, for `Intake`; what cannot be decoded becomes a dead letter."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from kernelcast.bridge.inputs import Input, Selection, timed
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.partitions.ownership import Ownership
 from kernelcast.bridge.partitions.partition import Partition
-from kernelcast.bridge.partitions.tombstones import Tombstone, Tombstones, key_hash
+from kernelcast.bridge.partitions.tombstones import Tombstone, Tombstones, hash_without_key, key_hash
 from kernelcast.bridge.tables.columns import NO_KEY, MessageColumns
 from kernelcast.columnar import Decoded
 from kernelcast.runtime.kafka.clients import DeadLetterSink, StampedMessage
@@ -77,7 +77,7 @@ class MessageBatch:
 
     @classmethod
     def of(
-        cls, received: Sequence[StampedMessage], ownership: Ownership, now_ms: int, *, keyed: bool = False
+        cls, received: Sequence[StampedMessage], ownership: Ownership, now_ms: int, *, keyed: Callable[[str], bool]
     ) -> "MessageBatch":
         """Make a batch of received messages.
 
@@ -88,7 +88,8 @@ class MessageBatch:
             received: Messages, those of each partition in Kafka's order.
             ownership: The assigned partitions.
             now_ms: Unix time by the local clock.
-            keyed: Whether messages without a key are left out, because their series may be in several partitions.
+            keyed: Whether messages of a topic without a key are left out, because their series may be in several
+                partitions.
         """
         kept: list[StampedMessage] = []
         rows: list[tuple[int, int, int, int]] = []
@@ -112,11 +113,12 @@ class MessageBatch:
             hashed = key_hash(topic, number, message.key())
             if message.value() is None:
                 tombstones.add(topic, Tombstone(len(kept), partition.number, offset, hashed))
-            elif keyed and hashed == NO_KEY:
+            elif hashed == NO_KEY and keyed(topic):
                 unkeyed[topic] = unkeyed.get(topic, 0) + 1
             else:
                 kept.append(message)
-                rows.append((partition.number, offset, append_ms, hashed))
+                key = hash_without_key(topic) if hashed == NO_KEY else hashed
+                rows.append((partition.number, offset, append_ms, key))
         table = np.array(rows, np.int64).reshape(-1, 4)
         columns = MessageColumns(table[:, 0].astype(np.int32), *(table[:, column].copy() for column in (1, 2, 3)))
         return cls(tuple(kept), columns, tuple(reached.values()), append_time, unkeyed, tombstones)

@@ -35,6 +35,8 @@ UPKEEP_SECONDS: Final = 1.0
 PAUSED_SECONDS: Final = 5.0
 """A process that was suspended for longer has not read the messages of that time yet: the periodic expiry waits for
 this time, in which the consumer fetches the present ends of the partitions."""
+ONE_PARTITION: Final = frozenset({0})
+"""Partition numbers of a topic whose series cannot be in several partitions."""
 COMMIT_SECONDS: Final = 5.0
 """Interval of commits; a restart reads one time-to-live again in any case."""
 
@@ -173,7 +175,7 @@ class Intake:
 
     def _store_batch(self, received: Sequence[StampedMessage]) -> None:
         now_ms = self._clock.now_ns() // 1_000_000
-        batch = MessageBatch.of(received, self.ownership, now_ms, keyed=self._policy.grouped)
+        batch = MessageBatch.of(received, self.ownership, now_ms, keyed=self._needs_keys)
         for reached in batch.partitions:
             if self.ownership.start_over(reached.partition, reached.first):
                 self._deltas.leave_log(reached.partition.key[0])
@@ -213,6 +215,10 @@ class Intake:
         self._instruments.removed.labels("tombstone").inc(removed)
         self._forget(forgotten)
 
+    def _needs_keys(self, topic: str) -> bool:
+        """Whether messages without a key are refused: in a group, unless the topic has one partition only."""
+        return self._policy.grouped and self._inquiry.growth.known(topic) != ONE_PARTITION
+
     def _refuse_unkeyed(self, batch: MessageBatch) -> None:
         for topic, count in batch.unkeyed.items():
             self._instruments.unkeyed.labels(topic).inc(count)
@@ -238,7 +244,7 @@ class Intake:
         self._inquiry.ask_for_ids(owned)
         if not doubtful:
             self._deltas.write_in_new_log()
-        self._inquiry.ask_whether_settled()
+        self.ownership.stable = self.ownership.stable or self._source.settled()
         self._note_growth()
         self._release()
         self._open_gates()
@@ -315,6 +321,7 @@ class Intake:
         passed = sum(partition.passed for partition in owned)
         instruments.partitions.labels("exposed").set(passed)
         instruments.partitions.labels("catching_up").set(len(owned) - passed)
+        instruments.count_partitions(self._inquiry.growth.counts(self._policy.topics))
         instruments.ready.set(self.ownership.readiness()[0])
         instruments.kafka_outage.set(self.ownership.outage_seconds(self._clock.monotonic()))
         instruments.lines.set(self._store.lines)

@@ -1,7 +1,6 @@
 """Finds the partitions of topics every few seconds, for modes without a consumer group; `Bridge` calls `look`."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 import structlog
@@ -10,6 +9,7 @@ from confluent_kafka import TopicPartition
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.partitions.partition import Key
 from kernelcast.runtime.kafka.clients import Rebalance
+from kernelcast.runtime.kafka.topic_names import TopicNames
 from kernelcast.wire.errors import BrokerError
 
 LOOK_SECONDS: Final = 5.0
@@ -34,22 +34,17 @@ class Readable(Protocol):
 class Discovery:
     """Reads every partition of some topics. Only the consuming thread uses it."""
 
-    def __init__(self, source: Readable, intake: Rebalance, topics: Iterable[str], *, clock: Clock) -> None:
+    def __init__(self, source: Readable, intake: Rebalance, topics: TopicNames, *, clock: Clock) -> None:
         """Prepare; queries nothing yet.
 
         Args:
             source: The consumer.
             intake: Receives new and deleted partitions.
-            topics: Names, and regular expressions, which begin with `^`.
+            topics: Those to read.
             clock: Schedules the queries.
-
-        Raises:
-            re.error: A regular expression is malformed.
         """
         self._source, self._intake, self._clock = source, intake, clock
-        chosen = list(topics)
-        self._names = frozenset(name for name in chosen if not name.startswith("^"))
-        self._patterns = [re.compile(name) for name in chosen if name.startswith("^")]
+        self._topics = topics
         self._reading: dict[Key, int] = {}
         self._due = 0.0
         self._answered = False
@@ -60,7 +55,7 @@ class Discovery:
         if self._clock.monotonic() < self._due:
             return
         try:
-            there = {key for key in self._source.leaders() if self._wanted(key[0])}
+            there = {key for key in self._source.leaders() if key[0] in self._topics}
         except BrokerError as error:
             self._log.warning("topics unknown", reason=str(error))
         else:
@@ -87,9 +82,3 @@ class Discovery:
             self._intake.assigned([])
             for key in gone:
                 del self._reading[key]
-
-    def _wanted(self, topic: str) -> bool:
-        """Whether a topic is to be read; patterns do not match Kafka's internal topics."""
-        if topic in self._names:
-            return True
-        return not topic.startswith("__") and any(pattern.search(topic) for pattern in self._patterns)

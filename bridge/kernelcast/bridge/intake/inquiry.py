@@ -38,7 +38,7 @@ class OffsetConsumer(Answering, Protocol):
     """The part of a Kafka consumer that is needed here."""
 
     def settled(self) -> bool:
-        """Return whether the group confirms our present assignment; False if its protocol reports it by a rebalance."""
+        """Return whether the group has answered since the last change of the assignment."""
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on reading an assigned partition at another offset."""
@@ -234,17 +234,6 @@ class Inquiry:
         topic, number = partition.key
         self._instruments.offset_restarts.labels(topic).inc()
         self._log.warning("offsets restart; the topic was created again", topic=topic, partition=number, offset=first)
-
-    def ask_whether_settled(self) -> None:
-        """Query the group's state: its protocol does not report an assignment that stays as it is."""
-        began_seconds = self._clock.monotonic()
-        if self._ownership.stable or began_seconds < self._queries_due:
-            return
-        try:
-            self._ownership.stable = self._source.settled()
-        except BrokerError as error:
-            self._log.warning("the group's state is unknown", reason=str(error))
-        self._budget(began_seconds)
 
     def _budget(self, began_seconds: float) -> None:
         """Delay further queries in proportion to the time that this one took."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from confluent_kafka import TopicPartition
 
@@ -15,6 +15,9 @@ from kernelcast.bridge.intake.membership import SESSION_SECONDS
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.hashing import Share
 from kernelcast.runtime.kafka.clients import DeadLetterSink
+from kernelcast.runtime.kafka.topic_names import TopicNames
+
+NO_TOPICS: Final = TopicNames(())
 
 
 class IntakeConsumer(OffsetConsumer, Protocol):
@@ -57,6 +60,7 @@ class IntakePolicy:
         share: The part of the series that this replica keeps; None for all.
         session_seconds: Session time-out of the group: after this time without a poll it assigns our partitions to
             others.
+        topics: The topics that are read, by all replicas together.
     """
 
     ttl_seconds: float = 300.0
@@ -64,3 +68,4 @@ class IntakePolicy:
     grouped: bool = True
     share: Share | None = None
     session_seconds: float = SESSION_SECONDS
+    topics: TopicNames = NO_TOPICS

@@ -5,6 +5,7 @@ from typing import Final
 
 from kernelcast.bridge.partitions.partition import Key
 from kernelcast.bridge.tables.columns import ADDED, GROWN, UNCHANGED
+from kernelcast.runtime.kafka.topic_names import TopicNames
 
 GROWTH_SECONDS: Final = 600.0
 """Time after growth in which series are expected to move. By default, librdkafka and Java look for added
@@ -28,6 +29,10 @@ class PartitionGrowth:
     def known(self, topic: str) -> frozenset[int] | None:
         """Return the partition numbers of a topic; None before Kafka has listed them."""
         return self._numbers.get(topic)
+
+    def counts(self, topics: TopicNames) -> dict[str, int]:
+        """Return the number of partitions of each of some topics, as far as Kafka has listed them."""
+        return {topic: len(numbers) for topic, numbers in self._numbers.items() if topic in topics}
 
     def note(self, partitions: Iterable[Key], now_seconds: float) -> list[Key]:
         """Note Kafka's list of partitions; returns those that were added since the last call.

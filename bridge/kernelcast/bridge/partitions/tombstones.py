@@ -32,6 +32,10 @@ class Tombstone(NamedTuple):
     key_hash: int
 
 
+WHOLE_TOPIC: Final = -1
+"""In place of a partition's number, where messages without a key lie in any."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tombstones:
     """Tombstones of a batch.
@@ -65,6 +69,11 @@ def key_hash(topic: str, partition: int, key: bytes | None) -> int:
         return NO_KEY
     hashed = _remembered if len(key) <= LONGEST_REMEMBERED_BYTES else _hash
     return hashed(topic, partition, key)
+
+
+def hash_without_key(topic: str) -> int:
+    """The hash that a series' messages without a key have, in whatever partition: it changes with the topic only."""
+    return _remembered(topic, WHOLE_TOPIC, b"")
 
 
 def _hash(topic: str, partition: int, key: bytes) -> int:

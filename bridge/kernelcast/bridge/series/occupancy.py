@@ -28,6 +28,7 @@ class Occupancy:
         refused: Series refused because of a limit, by cause.
         refused_of: The same by job, instance and cause, for the producers with the most.
         type_conflicts: Series refused because a metric of another kind has their name, by metric.
+        name_conflicts: Series refused because another metric has their name and labels, by metric.
         help_conflicts: Series whose help text differs from their metric's.
         unlisted: Series of producers beyond the limit of producers.
         producers: Number of producers within that limit.
@@ -38,6 +39,7 @@ class Occupancy:
     refused: Mapping[str, int]
     refused_of: Mapping[tuple[str, str, str], int]
     type_conflicts: Mapping[str, int]
+    name_conflicts: Mapping[str, int]
     help_conflicts: int
     unlisted: int
     producers: int
@@ -61,6 +63,7 @@ class Occupancy:
             {cause: int(by_cause[column]) for column, cause in enumerate(LIMITS.values())},
             _worst(producers, survey),
             dict(families.type_conflicts),
+            dict(slots.names.conflicts),
             families.help_conflicts,
             producers.unlisted,
             len(producers),
@@ -93,8 +96,8 @@ class OccupancyCollector(Collector):
         yield _gauge(rows.REFUSED_SERIES, {(cause,): count for cause, count in now.refused.items()})
         yield _gauge(rows.PRODUCER_REFUSED, now.refused_of)
         yield _gauge(rows.PRODUCERS, {(): now.producers})
-        conflicts = now.type_conflicts or {"other": 0}
-        yield _counter(rows.TYPE_CONFLICTS, {(metric,): count for metric, count in conflicts.items()})
+        for row, conflicts in ((rows.TYPE_CONFLICTS, now.type_conflicts), (rows.NAME_CONFLICTS, now.name_conflicts)):
+            yield _counter(row, {(metric,): count for metric, count in (conflicts or {"other": 0}).items()})
         yield _counter(rows.HELP_CONFLICTS, {(): now.help_conflicts})
         yield _counter(rows.UNLISTED_SERIES, {(): now.unlisted})
         yield _counter(rows.DROPPED_EXEMPLARS, {(): now.dropped_exemplars})

@@ -28,6 +28,7 @@ from kernelcast.bridge.tables.columns import (
     COUNTS,
     FREE,
     MEMBERSHIP,
+    NAME_CONFLICT,
     OTHER_REPLICA,
     OWN,
     STORED,
@@ -338,7 +339,9 @@ class SeriesStore:
         pairs = zip(arrivals.origins, series, strict=True)
         producers = np.array([self.producers.number(origin.producer, count) for origin, count in pairs], np.int32)
         writers = np.array([self._writers.number(one.writer, one.host) for one in arrivals.origins], np.int32)
-        columns.slot[placed] = slots = self._slots.admit(arrivals, producers[origin])
+        slots = self._slots.admit(arrivals, producers[origin])
+        self._leave(self._slots.renamed)
+        columns.slot[placed] = slots
         columns.writer[placed] = writers[origin]
         columns.producer[placed] = producers[origin]
         columns.cumulative[placed] = np.array([heading.cumulative for heading in arrivals.headings])[arrivals.heading]
@@ -347,6 +350,14 @@ class SeriesStore:
             kept = np.unique(origin[(slots >= 0) | (slots == -OTHER_REPLICA)]).tolist()
             for i in kept:
                 self._heartbeats.targets.note(int(producers[i]), int(writers[i]), arrivals.origins[i].target)
+
+    def _leave(self, renamed: Int32Array) -> None:
+        """Refuse the series whose slots went to another metric."""
+        if len(renamed):
+            for wires in self._wires.values():
+                wires.refuse(renamed, NAME_CONFLICT)
+            self._exemplars.forget(renamed.astype(np.intp))
+            self._changed(membership=True)
 
     def _store_histograms(
         self, wires: Wires, points: HistogramPoints, messages: MessageColumns, counts: Int64Array

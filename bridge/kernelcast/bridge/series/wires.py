@@ -9,6 +9,7 @@ from kernelcast.bridge.inputs import IdentitySource
 from kernelcast.bridge.tables.arrivals import NewSeries
 from kernelcast.bridge.tables.columns import (
     METRIC_LIMIT,
+    NAME_CONFLICT,
     PRODUCER_LIMIT,
     SERIES_LIMIT,
     TYPE_CONFLICT,
@@ -24,7 +25,7 @@ from kernelcast.bridge.translation.translate import Translator
 from kernelcast.columnar import SeriesIdentity, SharedIdentities
 from kernelcast.columnar.distinct import distinct_numbers
 
-RETRIED: Final = [-SERIES_LIMIT, -METRIC_LIMIT, -PRODUCER_LIMIT, -TYPE_CONFLICT]
+RETRIED: Final = [-SERIES_LIMIT, -METRIC_LIMIT, -PRODUCER_LIMIT, -TYPE_CONFLICT, -NAME_CONFLICT]
 """Slots of refused series that may be admitted later: a limit may have room, a conflict may have ended."""
 RETRIED_BESIDES: Final = 1000
 """Refused series that are admitted again at an expiry, in addition to as many as it removed."""
@@ -74,6 +75,10 @@ class Wires:
         """Return the numbers that have no slot and no reason for refusal yet, each once."""
         found: Int32Array = numbers[self.columns.slot[numbers] == -UNKNOWN]
         return distinct_numbers(found)[0].astype(np.int32)
+
+    def refuse(self, slots: Int32Array, reason: int) -> None:
+        """Refuse the numbers that have one of some slots, for a reason of `columns`."""
+        self.columns.slot[np.isin(self.columns.slot, slots)] = -reason
 
     def seen_in(self, partition: int) -> BoolArray:
         """Return a mask of the numbers last seen in a partition."""

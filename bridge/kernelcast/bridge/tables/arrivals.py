@@ -52,7 +52,14 @@ class NewSeries:
                 continue
             refused.append(PLACED)
             heading = Heading(
-                place.name, place.kind, place.help, place.unit, place.part_of, place.cumulative, place.totals
+                place.name,
+                place.kind,
+                place.help,
+                place.unit,
+                place.part_of,
+                place.cumulative,
+                place.totals,
+                place.source,
             )
             origin = SeriesOrigin(place.writer, place.producer, place.target, place.host)
             rows.append(

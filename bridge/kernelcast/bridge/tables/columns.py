@@ -31,7 +31,7 @@ WITHDRAWN: Final = -1
 """`held_ms` of a series that is overdue in a topic that has grown: it may continue on another replica."""
 
 NO_KEY: Final = 0
-"""Key hash of messages without a key."""
+"""Key hash of messages without a key, until it is known that they are kept; and of a series without a point."""
 
 NOT_A_HISTOGRAM: Final = -1
 """Schema of series with one value."""
@@ -68,13 +68,15 @@ OTHER_REPLICA: Final = 12
 """Not an error: another replica keeps this series."""
 PRODUCER_LIMIT: Final = 13
 """With it, the lines of its producer would exceed their limit."""
-OUTCOMES: Final = 14
+NAME_CONFLICT: Final = 14
+"""Another metric, with another name on the wire, has its name and labels; see `metric_names`."""
+OUTCOMES: Final = 15
 """Number of outcomes; the codes from here on count in addition to one."""
-CLAMPED: Final = 14
+CLAMPED: Final = 15
 """Counted in addition to the outcome: the point's time was too far in the future and was set to its append time."""
-MEMBERSHIP: Final = 15
+MEMBERSHIP: Final = 16
 """Greater than 0 if the set of exposed series has changed."""
-COUNTS: Final = 16
+COUNTS: Final = 17
 """Length of arrays of counts."""
 
 # Growth state of a partition.
@@ -109,6 +111,7 @@ DISCARD_CAUSES: Final = {
     SECOND_WRITER: "second_writer",
     MALFORMED_HISTOGRAM: "malformed_histogram",
     PRODUCER_LIMIT: "producer_limit",
+    NAME_CONFLICT: "name_conflict",
 }
 """Values of the label `cause` of the counter of discarded points."""
 
@@ -259,7 +262,7 @@ class MessageColumns(NamedTuple):
         partition: Number of its partition.
         offset: Its offset.
         append_ms: Its append time.
-        key_hash: Hash of its topic, partition and key, see `partitions.tombstones`; NO_KEY without a key.
+        key_hash: Hash of its topic, partition and key, see `partitions.tombstones`; without a key, of its topic.
     """
 
     partition: Int32Array

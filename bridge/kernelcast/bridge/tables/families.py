@@ -32,6 +32,7 @@ class Heading(NamedTuple):
         part_of: See `Family`.
         cumulative: Whether their start times count.
         totals: Whether their points are totals of delta points.
+        source: Their metric's name on the wire; empty if that is Prometheus' own.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Heading(NamedTuple):
     part_of: str = ""
     cumulative: bool = False
     totals: bool = False
+    source: str = ""
 
 
 @dataclass(slots=True)
@@ -158,6 +160,11 @@ class Families:
         return sample in self._taken or (sample in self._reserved and not own)
 
     def _count_conflict(self, name: str, series: int) -> None:
-        if name not in self.type_conflicts and len(self.type_conflicts) >= MAX_CONFLICTS:
-            name = OTHERS
-        self.type_conflicts[name] = self.type_conflicts.get(name, 0) + series
+        count_by_metric(self.type_conflicts, name, series)
+
+
+def count_by_metric(counts: dict[str, int], metric: str, series: int = 1) -> None:
+    """Count series of a metric; those of the 101st and further metrics count as OTHERS."""
+    if metric not in counts and len(counts) >= MAX_CONFLICTS:
+        metric = OTHERS
+    counts[metric] = counts.get(metric, 0) + series

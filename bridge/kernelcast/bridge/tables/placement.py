@@ -25,6 +25,7 @@ class Placement:
         part_of: Name of the summary whose sums or counts these are; else empty.
         host: Unique id of the host that the resource names; empty if it names none.
         totals: Whether its points are totals of delta points.
+        source: Its metric's name on the wire; empty if that is Prometheus' own.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Placement:
     part_of: str = ""
     host: str = ""
     totals: bool = False
+    source: str = ""
 
 
 class SeriesOrigin(NamedTuple):

@@ -33,6 +33,7 @@ from kernelcast.bridge.tables.exponential import CAPACITY_WORD
 from kernelcast.bridge.tables.families import Families, Family, Heading
 from kernelcast.bridge.tables.hashing import Share, stable_hashes
 from kernelcast.bridge.tables.labels import LabelIndex
+from kernelcast.bridge.tables.metric_names import MetricNames
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.bridge.tables.schemas import BucketBlocks, Schemas
 from kernelcast.columnar.distinct import distinct_numbers, first_uses
@@ -72,6 +73,8 @@ class Slots:
         labels: Labels of the stored series.
         schemas: Bounds of histograms.
         blocks: Bucket counts of histograms.
+        names: Names on the wire of the stored series' metrics.
+        renamed: Slots whose series went to another metric at the last `admit`.
     """
 
     def __init__(self, limits: SeriesLimits, reserved: frozenset[str], share: Share | None = None) -> None:
@@ -86,6 +89,8 @@ class Slots:
         self.labels = LabelIndex()
         self.schemas = Schemas()
         self.blocks = BucketBlocks()
+        self.names = MetricNames()
+        self.renamed: Int32Array = np.zeros(0, np.int32)
 
     def admit(self, arrivals: NewSeries, producers: Int32Array) -> Int32Array:
         """Return the slot of each series; new series are assigned slots.
@@ -100,6 +105,7 @@ class Slots:
         """
         hashed = arrivals.hashes()
         slots: Int32Array = np.full(len(hashed), -OTHER_REPLICA, np.int32)
+        self.renamed = self.renamed[:0]
         rows = np.arange(len(hashed)) if self._share is None else np.flatnonzero(self._share.keeps(hashed))
         numbers = self._families_of(arrivals, arrivals.heading[rows])[arrivals.heading[rows]]
         slots[rows] = -TYPE_CONFLICT
@@ -109,6 +115,9 @@ class Slots:
         lines = np.array([_least_lines(heading.kind) for heading in arrivals.headings])[arrivals.heading[rows]]
         asked = SlotRequests(hashed[rows], numbers, arrivals.label_set[rows], producers[rows], lines)
         slots[rows] = self._admit(asked, arrivals.labels)
+        sources = [heading.source for heading in arrivals.headings]
+        self.renamed = self.names.settle(slots, sources, arrivals.heading)
+        self._begin_anew(self.renamed)
         return slots
 
     def admit_own(self, heading: Heading, labels: Sequence[bytes], producers: Int32Array) -> Int32Array:
@@ -187,6 +196,16 @@ class Slots:
         self._free.extend(slots.tolist())
         self.labels.compact(series, self.used)
 
+    def _begin_anew(self, slots: Int32Array) -> None:
+        """Forget the points of slots, which keep their names and labels."""
+        for slot in slots.tolist():
+            finite = self._finite_bounds(slot)
+            self._give_back(slot)
+            self._count(self._family(slot), 0, -finite)
+            self.producer_lines[self.series.producer[slot]] -= finite
+        histograms = self.series.schema[slots] != NOT_A_HISTOGRAM
+        self._open(slots, 0, np.where(histograms, self.schemas.no_bounds, NOT_A_HISTOGRAM))
+
     def _release_families(self, numbers: NDArray[np.int32], lines: Int64Array) -> None:
         slots_gone = np.bincount(numbers)
         lines_gone = np.bincount(numbers, weights=lines)
@@ -245,6 +264,7 @@ class Slots:
         taken, lines = free[: len(made)], asked.lines[made]
         self._take(len(made))
         series.producer[taken] = asked.producer[made]
+        self.names.forget(taken)
         self._open(taken, writer, np.where(lines > 1, self.schemas.no_bounds, NOT_A_HISTOGRAM))
         self.labels.keep(series, taken, asked.label_set[made], (labels, sets))
         self._count_families(families, local[made], lines)

@@ -113,9 +113,11 @@ class Translator:
         labels = self.renderer(identity.resource, scope, named.style)(identity.attributes)
         if labels is None:
             return LABELS_TOO_LONG
-        name, kind, text, unit, part_of, cumulative, totals = named.heading
+        name, kind, text, unit, part_of, cumulative, totals, source = named.heading
         writer, producer, target, host = self.origin(identity.resource, scope, named.style)
-        return Placement(name, kind, text, labels, cumulative, writer, unit, producer, target, part_of, host, totals)
+        return Placement(
+            name, kind, text, labels, cumulative, writer, unit, producer, target, part_of, host, totals, source
+        )
 
     def named(self, metric: MetricIdentity | SeriesIdentity) -> NamedFamily | int:
         """Return the family of a metric's series, or the reason why they are not stored."""
@@ -127,7 +129,7 @@ class Translator:
         cumulative = metric.type is not PointType.GAUGE
         totals = metric.temporality is Temporality.DELTA
         text = family.help or metric.description
-        heading = Heading(family.name, family.kind, text, family.unit, "", cumulative, totals)
+        heading = Heading(family.name, family.kind, text, family.unit, "", cumulative, totals, metric.name)
         quantile = b""
         suffix = _PARTS.get(metric.part)
         if suffix:

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-HEALTHY: Final = ("running", "done", "stopped")
+from kernelcast.runtime.exits import EXIT_INCOMPLETE
+
+HEALTHY: Final = ("running", "done", "incomplete", "stopped")
 """States without a fault."""
 
 STOP_SECONDS: Final = 12.0
@@ -30,7 +32,7 @@ KERNELCAST: Final = (sys.executable, "-m", "kernelcast.cli")
 
 @dataclass(slots=True)
 class DemoProcess:
-    """One process of the demo. Its state: not started, running, then stopped, done or `exited CODE`.
+    """One process of the demo. Its state: not started, running, then stopped, done, incomplete or `exited CODE`.
 
     Attributes:
         name: For people, and for its log's name.
@@ -94,6 +96,8 @@ class DemoProcess:
             return "running"
         if self.stopped and (self.exit_code == 0 or (self.exit_code == -signal.SIGTERM and not self.unblocks)):
             return "stopped"
+        if self.ends and self.exit_code == EXIT_INCOMPLETE:
+            return "incomplete"
         return "done" if self.ends and self.exit_code == 0 else f"exited {self.exit_code}"
 
     def log_end(self, lines: int = 6) -> str:

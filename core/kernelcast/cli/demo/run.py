@@ -233,12 +233,12 @@ class Demo:
         return (*KERNELCAST, "simulate", "--seed", str(options.seed), *simulation(options.faults), *shared)
 
     def _wait_for_figures(self, gatherer: Gatherer, shutdown: Shutdown, progress: StartProgress) -> None:
-        """Wait until the bridge has figures of a GPU or a program, so that the first picture is one."""
+        """Wait until the bridge has figures of the source, so that the first picture has some."""
         deadline = time.monotonic() + FIGURES_SECONDS
         while not shutdown.requested and time.monotonic() < deadline:
             page = gatherer.gather(0.0).snapshot
             self._check()
-            if page.gpus or page.kernels:
+            if page.gpus or (page.kernels and self._options.source.path is not None):
                 return
             progress.report(_STEPS, _STEPS, "waiting for the first figures")
             shutdown.wait(0.2)

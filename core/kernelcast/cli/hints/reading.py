@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kernelcast.cli.hints.known import KnownHints, message_ns
 from kernelcast.cli.hints.sentences import line
-from kernelcast.cli.kafka import ENDS_AND_NO_LOG, TO_THE_END_AND_NO_LOG
+from kernelcast.cli.kafka import NO_LOG, TO_THE_END_AND_NO_LOG
 from kernelcast.runtime.kafka.admin import Admin
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
@@ -20,7 +20,7 @@ READ_SECONDS: Final = 0.2
 MAX_MESSAGES: Final = 500
 
 
-def open_reader(kafka: KafkaSettings, *, properties: Mapping[str, str] = ENDS_AND_NO_LOG) -> Consumer:
+def open_reader(kafka: KafkaSettings, *, properties: Mapping[str, str] = NO_LOG) -> Consumer:
     """Return a consumer.
 
     Args:

@@ -53,7 +53,8 @@ CONSUMER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
         **_COMMON,
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",
-        "enable.partition.eof": "false",
+        # An end is progress, and shows that all is read where the last offsets have no message.
+        "enable.partition.eof": "true",
         "auto.offset.reset": "earliest",
         # A topic that is created or extended after the service has started is found after this time, not after 5
         # minutes.

@@ -8,26 +8,37 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupState, KafkaError, TopicPartition
-from prometheus_client import CollectorRegistry
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kernelcast.runtime.kafka.clients import Rebalance
 from kernelcast.runtime.kafka.connect import GROUP_PROTOCOL, Client, broker_errors, connect, consumer_properties
 from kernelcast.runtime.kafka.connection_errors import ConnectionErrors
+from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
 from kernelcast.runtime.kafka.offsets import REQUEST_TIMEOUT_SECONDS
 from kernelcast.runtime.kafka.reader import PartitionReader
+from kernelcast.runtime.kafka.supervisor import Key
+from kernelcast.runtime.kafka.topic_names import TopicNames
 from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.wire.errors import BrokerError
 
 CLOSE_SECONDS: Final = 5.0
 """Default time limit of `close`. librdkafka itself waits as long as a broker does not answer a commit."""
 NO_OFFSET: Final = confluent_kafka.OFFSET_INVALID
 """Result of `committed` for a partition without a committed offset."""
-
-COORDINATOR_PROBE: Final = TopicPartition("__consumer_offsets", 0)
-"""A partition whose committed offset is queried only to see that the group's coordinator answers."""
+SPARE_SECONDS: Final = 10.0
+"""Time without an assignment after which a member with the new protocol (KIP-848) counts as a spare one."""
+LOOK_SECONDS: Final = 1.0
+"""Time limit of a query for the topics, while the group has assigned nothing."""
+_TOPIC_ERRORS: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.OFFSET_METADATA_TOO_LARGE,
+)
+"""Reasons for a refused commit that concern a topic, not the membership."""
 
 
 class Consumer(PartitionReader):
@@ -42,7 +53,7 @@ class Consumer(PartitionReader):
         *,
         group_id: str,
         overrides: Mapping[str, str] | None = None,
-        registry: CollectorRegistry | None = None,
+        metrics: ConsumerMetrics | None = None,
         client: Client = confluent_kafka.Consumer,
         prompt: bool = False,
     ) -> None:
@@ -52,7 +63,7 @@ class Consumer(PartitionReader):
             settings: Settings of the connection.
             group_id: The consumer group; also names this client in the broker's logs.
             overrides: The service's own properties; the settings' properties have precedence over them.
-            registry: Registry of the consumer's own metrics; None does not expose them.
+            metrics: The metrics of the process's consumers; None does not expose them.
             client: Replaces librdkafka's client in tests.
             prompt: See `PartitionReader`.
 
@@ -66,53 +77,46 @@ class Consumer(PartitionReader):
         effective = {**properties, **settings.properties}
         self._is_dynamic_member = "group.instance.id" not in effective
         self._new_protocol = effective.get(GROUP_PROTOCOL) == "consumer"
+        self._subscribed: tuple[list[str], Rebalance | None] | None = None
+        self._awaits_assignment = False  # with the classic protocol, which always calls back
         self._cooperative = self._new_protocol or "cooperative" in effective.get("partition.assignment.strategy", "")
         self._group_id = group_id
         self._leaves_on_close = self._abandoned = False  # abandoned: `close` gave up, so no callback may run any more
         self._revoking = threading.Lock()  # held during `Rebalance.revoked`, which `close` may call on its own thread
         self._closed = True  # until there is something to close
-        made = connect(client, settings, properties=properties)
-        super().__init__(settings, made, connection=connection, registry=registry, prompt=prompt)
+        make_client = partial(connect, client, settings, properties=properties)
+        super().__init__(settings, make_client, connection=connection, metrics=metrics, prompt=prompt)
         self._closed = False
 
     def subscribe(self, topics: Iterable[str], rebalance: Rebalance | None = None) -> None:
         """Join the group; names that begin with `^` are regular expressions."""
-        callbacks: dict[str, Any] = {}
-        if rebalance is not None:
-            callbacks = {
-                "on_assign": lambda _client, partitions: self._assigned(rebalance, partitions),
-                "on_revoke": lambda _client, partitions: self._revoked(rebalance, partitions, lost=False),
-                "on_lost": lambda _client, partitions: self._revoked(rebalance, partitions, lost=True),
-            }
-        with broker_errors("subscribing"):
-            self._client.subscribe(list(topics), **callbacks)
+        self._subscribed = list(topics), rebalance
         self._leaves_on_close = self._is_dynamic_member
+        self._subscribe(*self._subscribed)
+
+    def _subscribe(self, topics: list[str], rebalance: Rebalance | None) -> None:
+        client = self._client  # a callback of a client that was replaced concerns nobody
+
+        def assigned(_client: object, partitions: list[TopicPartition]) -> None:
+            if client is self._client:
+                self._assigned(rebalance, partitions)
+
+        def revoked(_client: object, partitions: list[TopicPartition], *, lost: bool = False) -> None:
+            if client is self._client:
+                self._revoked(rebalance, partitions, lost=lost)
+
+        with broker_errors("subscribing"):
+            client.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=partial(revoked, lost=True))
+        self._awaits_assignment = not self._new_protocol
+        self._supervisor.unconfirmed()
 
     def settled(self) -> bool:
-        """Whether the group is stable and its assignment to this member equals the partitions being read.
+        """Whether the group has answered since the last change of the assignment; False without a group.
 
-        Call it while no `assigned` comes: the new protocol (KIP-848) has no callback for a member that gets no
-        partitions, or none in place of those it has given up. The old protocol always calls back; False there.
-
-        librdkafka 2.16 aborts the process when the coordinator dies before a client describes a group (its issue 4605),
-        so the consumer's own connection is tried first: without a coordinator that fails and aborts nothing. The two
-        requests are milliseconds apart; a coordinator that dies between them can still abort the process.
-
-        Raises:
-            BrokerError: Kafka does not answer.
+        The new protocol (KIP-848) does not call back for an assignment that stays as it is, or that is empty. A member
+        that gets nothing is settled once Kafka has answered for `SPARE_SECONDS`.
         """
-        if not self._new_protocol:
-            return False
-        with broker_errors("asking for the group"):
-            self._client.committed([COORDINATOR_PROBE], timeout=REQUEST_TIMEOUT_SECONDS)
-            asked = self._admin().describe_consumer_groups([self._group_id], request_timeout=REQUEST_TIMEOUT_SECONDS)
-            group = asked[self._group_id].result()
-        own = {(each.topic, each.partition) for each in self._client.assignment()}
-        return group.state is ConsumerGroupState.STABLE and any(
-            {(each.topic, each.partition) for each in member.assignment.topic_partitions} == own
-            for member in group.members
-            if member.member_id == self._client.memberid()
-        )
+        return self._subscribed is not None and self._supervisor.is_confirmed
 
     def committed(
         self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
@@ -123,16 +127,19 @@ class Consumer(PartitionReader):
 
     def commit(self, offsets: Sequence[TopicPartition], *, wait: bool = False) -> None:
         """Commit the offsets of the next messages to be read; without `wait`, a failure is logged, not raised."""
-        if offsets:
-            with broker_errors("committing offsets"):
+        if not offsets:
+            return
+        with broker_errors("committing offsets"):
+            try:
                 self._client.commit(offsets=list(offsets), asynchronous=not wait)
+            except KafkaException as error:
+                self._note_commit(error.args[0])
+                raise
+        if wait:
+            self._note_commit(None)
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
         """Leave the group, so that the others take over at once; a second call does nothing.
-
-        librdkafka's own `close` has no time limit: with a frozen broker it waits for minutes. So it runs on a separate
-        thread. After the time limit the client is abandoned until the process ends, and Kafka removes the member from
-        the group when its session times out.
 
         Args:
             timeout_seconds: The time limit; `Rebalance.revoked` may be called on another thread during that time, and
@@ -141,25 +148,67 @@ class Consumer(PartitionReader):
         if self._closed:
             return
         self._closed = True
-        closing = threading.Thread(target=self._close_client, name="close-consumer", daemon=True)
-        closing.start()
-        closing.join(timeout_seconds)
-        if closing.is_alive():
+        if not self._end_client(self._client, timeout_seconds):
             with self._revoking:  # a call that has begun ends first: it has time limits of its own
                 self._abandoned = True
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
-            self._log.warning(
-                "consumer not closed in time; Kafka removes it from its group when its session times out",
-                group_id=self._group_id,
-                limit_seconds=timeout_seconds,
-            )
 
-    def _close_client(self) -> None:
-        if self._leaves_on_close and not self._failed and not self._client.assignment():
+    def _end_client(self, client: Any, timeout_seconds: float = CLOSE_SECONDS) -> bool:
+        """Close a client within a time limit; returns whether it has ended.
+
+        librdkafka's own `close` has no time limit: with a frozen broker it waits for minutes. So it runs on a separate
+        thread. After the time limit the client is abandoned until the process ends, and Kafka removes the member from
+        the group when its session times out.
+        """
+        closing = threading.Thread(target=self._close_client, args=(client,), name="close-consumer", daemon=True)
+        closing.start()
+        closing.join(timeout_seconds)
+        if not closing.is_alive():
+            return True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+        self._log.warning(
+            "consumer not closed in time; Kafka removes it from its group when its session times out",
+            group_id=self._group_id,
+            limit_seconds=timeout_seconds,
+        )
+        return False
+
+    def _close_client(self, client: Any) -> None:
+        if self._leaves_on_close and not self._failed and not client.assignment():
             # librdkafka 2.16 does not report to Kafka that a member without partitions leaves, and the others wait
             # until its session times out. It does report a member that has unsubscribed.
-            self._client.unsubscribe()
-        self._client.close()
+            client.unsubscribe()
+        client.close()
+
+    def _replace_client(self) -> None:
+        progress, former = self._supervisor.progress, self._client
+        starts = [TopicPartition(*key, one.target) for key, one in progress.items()]
+        paused = [TopicPartition(*key) for key, one in progress.items() if one.paused]
+        if starts and self._subscribed is not None:
+            self._revoked(self._subscribed[1], starts, lost=not self._supervisor.is_confirmed)
+        self._use(self._make_client())
+        self._end_client(former)
+        if self._subscribed is not None:
+            self._subscribe(*self._subscribed)
+            return
+        self.assign(starts)
+        self.pause(paused)
+
+    def _recover(self) -> None:
+        supervisor = self._supervisor
+        if self._new_protocol and not supervisor.progress and supervisor.unconfirmed_seconds >= SPARE_SECONDS:
+            supervisor.confirmed()
+        super()._recover()
+
+    def _keys_to_ask(self) -> list[Key]:
+        keys = super()._keys_to_ask()
+        if keys or self._subscribed is None or self._supervisor.is_confirmed:
+            return keys
+        names = TopicNames(self._subscribed[0])
+        try:
+            leaders = self.leaders(timeout_seconds=LOOK_SECONDS)
+        except BrokerError:  # its clock stands still
+            return []
+        return [key for key in leaders if key[0] in names]
 
     def __del__(self) -> None:
         """Leak the client of a consumer that was not closed: it is never destroyed.
@@ -172,18 +221,27 @@ class Consumer(PartitionReader):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
             warnings.warn("a Kafka consumer was not closed", ResourceWarning, stacklevel=2, source=self)
 
-    def _assigned(self, rebalance: Rebalance, partitions: list[TopicPartition]) -> None:
+    def _assigned(self, rebalance: Rebalance | None, partitions: list[TopicPartition]) -> None:
         self._connection.clear()
         with self._in_callback():
-            start = list(rebalance.assigned(partitions) or partitions)
+            start = list((rebalance.assigned(partitions) if rebalance is not None else None) or partitions)
         if self._cooperative:
             self._client.incremental_assign(start)
         else:
             self._client.assign(start)
+        self._supervise(start)
+        self._awaits_assignment = False
+        self._supervisor.confirmed()
 
-    def _revoked(self, rebalance: Rebalance, partitions: list[TopicPartition], *, lost: bool) -> None:
+    def _revoked(self, rebalance: Rebalance | None, partitions: list[TopicPartition], *, lost: bool) -> None:
         with self._revoking, self._in_callback():
-            if not self._abandoned:
+            if self._abandoned:
+                return
+            self._forget([(each.topic, each.partition) for each in partitions])
+            if not self._new_protocol or not self._supervisor.progress:
+                self._awaits_assignment = not self._new_protocol
+                self._supervisor.unconfirmed()
+            if rebalance is not None:
                 rebalance.revoked(partitions, lost=lost)
 
     @contextmanager
@@ -195,5 +253,15 @@ class Consumer(PartitionReader):
             self._rebalancing = False
 
     def _on_commit(self, error: KafkaError | None, _partitions: list[TopicPartition]) -> None:
-        if error is not None and error.code() != KafkaError._NO_OFFSET:  # noqa: SLF001 - librdkafka's local error
+        if error is not None and error.code() == KafkaError._NO_OFFSET:  # noqa: SLF001 - librdkafka's local error
+            return
+        self._note_commit(error)
+        if error is not None:
             self._log.warning("offsets not committed", error=error.name(), reason=error.str())
+
+    def _note_commit(self, error: KafkaError | None) -> None:
+        """Note the group's answer to a commit: it refuses those of a member that it has removed."""
+        if error is None and not self._awaits_assignment:
+            self._supervisor.confirmed()
+        if error is not None and self._subscribed is not None and error.code() not in _TOPIC_ERRORS:
+            self._supervisor.unconfirmed()

@@ -16,8 +16,8 @@ LONGEST_READ_SECONDS: Final = 60.0
 QUIET_SECONDS: Final = 15.0
 """Time without a message after which reading ends early; Kafka needs 9 s to replace a broker that died."""
 _BATCH: Final = 200
-TO_THE_END: Final = {"enable.partition.eof": "true", "fetch.wait.max.ms": "10"}
-"""Properties of a reader that stops at the end. A broker answers the requests of a connection one after the other, so
+TO_THE_END: Final = {"fetch.wait.max.ms": "10"}
+"""Property of a reader that stops at the end. A broker answers the requests of a connection one after the other, so
 each partition's query for its offsets would wait behind a fetch, for the 500 ms that a fetch waits by default."""
 
 
@@ -41,7 +41,7 @@ class ReplayConsumer(Protocol):
         ...
 
     def ends(self) -> list[Any]:
-        """Return the partitions read to their end since the last call; needs `enable.partition.eof`."""
+        """Return the partitions read to their end since the last call."""
         ...
 
     def close(self, timeout_seconds: float = ...) -> None:

@@ -20,7 +20,10 @@ from kernelcast.runtime.web.watched import WatchedConfig
 from kernelcast.wire.errors import ConfigurationError
 
 PROBES: Final = frozenset({"/-/healthy", "/-/ready"})
-"""Always answered: an orchestrator that gets no answer kills the process."""
+"""Exempt from the limits of connections and requests: an orchestrator that gets no answer kills the process."""
+_HAS_TWO_LENGTHS: Final = frozenset({b"transfer-encoding", b"content-length"})
+"""Headers that contradict each other: a proxy may see another end of the request than we do, so the connection is
+closed after the answer (RFC 9112, section 6.1)."""
 _TOO_LARGE_CODE: Final = 413
 _TOO_LARGE: Final = "the request is too large\n"
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="kernelcast"'}
@@ -77,9 +80,13 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        closes = {name for name, _ in scope["headers"]} >= _HAS_TWO_LENGTHS
+
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self._counts.response(scope["path"], message["status"])
+                if closes:
+                    MutableHeaders(scope=message)["connection"] = "close"
             await send(message)
 
         await self._guarded(scope, receive, counted)

@@ -1,15 +1,15 @@
-"""Reads and writes recorded spaces: Kernel Tuner cache files, with every configuration measured.
+"""Reads and writes recorded spaces: Kernel Tuner cache files, with every configuration measured; reads T4 results too.
 
-The oracle of `tune-replay` answers from one; `measurements` reads them as well.
+The oracle of `tune-replay` answers from one; `measurements` reads them as well. Sources: KernelTuner/kernel_tuner,
+kernel_tuner/schema/cache and schema/T4/1.0.0/results-schema.json (times in milliseconds).
 """
 
 import gzip
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -22,6 +22,9 @@ MAX_FILE_BYTES: Final = 1 << 30
 COMPILE: Final = "compile"
 RUNTIME: Final = "runtime"
 """Values of `Recorded.failed`: the configuration did not compile, or failed when it ran."""
+FAILED_TIME: Final = 1e20
+"""Kernel Tuner's time of a configuration that failed, in files of its older versions."""
+_CORRECT: Final = "correct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,10 @@ class KernelTunerRecording:
 
 
 def read(path: Path) -> KernelTunerRecording:
-    """Read a cache file, plain or compressed with gzip.
+    """Read a cache file or T4 results, plain or compressed with gzip.
 
     Raises:
-        ConfigurationError: The file cannot be read, or is no cache file.
+        ConfigurationError: The file cannot be read, or is neither.
     """
     recording = parse(path, load(path))
     for place, (name, values) in enumerate(recording.parameters.items()):
@@ -101,30 +104,58 @@ def load(path: Path) -> Any:
 
 
 def parse(path: Path, document: Any) -> KernelTunerRecording:
-    """Make a recording from a cache file's content.
+    """Make a recording from the content of a cache file or of T4 results.
 
-    A configuration whose `time` is a string failed, whatever its other fields hold.
+    A configuration whose `time` is a string or `FAILED_TIME` failed, whatever its other fields hold.
 
     Raises:
-        ConfigurationError: It is no cache file.
+        ConfigurationError: It is neither.
     """
     try:
+        if "results" in document and "tune_params_keys" not in document:
+            return _complete(path, _of_results(document["results"]))
         keys = [str(key) for key in document["tune_params_keys"]]
         parameters = {key: tuple(document["tune_params"][key]) for key in keys}
         entries = {tuple(entry[key] for key in keys): _recorded(entry) for entry in document["cache"].values()}
         kernel, device = str(document.get("kernel_name", "")), str(document.get("device_name", ""))
         unit = str(document.get("time_unit", "ms"))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
+        fields = ", ".join(list(document)[:8]) if isinstance(document, dict) else type(document).__name__
         raise ConfigurationError(
-            f"{path} is no Kernel Tuner cache file: {error!r}; give a file with tune_params_keys, tune_params and cache"
+            f"{path} is no Kernel Tuner cache file and no T4 results: {error!r}; it has {fields[:200]}; give a file "
+            "with tune_params_keys, tune_params and cache, or one with results"
         ) from None
-    if all(entry.failed for entry in entries.values()):
+    recording = KernelTunerRecording(kernel or "kernel", device or "unknown", unit, parameters, entries)
+    return _complete(path, recording)
+
+
+def _complete(path: Path, recording: KernelTunerRecording) -> KernelTunerRecording:
+    if all(entry.failed for entry in recording.entries.values()):
         raise ConfigurationError(f"{path} has no configuration that ran; give a complete recording")
-    return KernelTunerRecording(kernel or "kernel", device or "unknown", unit, parameters, entries)
+    return recording
+
+
+def _of_results(results: Sequence[Mapping[str, Any]]) -> KernelTunerRecording:
+    """T4 results name no kernel and no device, and the parameters only by the configurations."""
+    keys = list(dict.fromkeys(key for result in results for key in result["configuration"]))
+    entries = {tuple(result["configuration"][key] for key in keys): _result(result) for result in results}
+    parameters = {key: tuple(dict.fromkeys(one[place] for one in entries)) for place, key in enumerate(keys)}
+    return KernelTunerRecording("kernel", "unknown", "ms", parameters, entries)
+
+
+def _result(result: Mapping[str, Any]) -> Recorded:
+    invalidity = result["invalidity"]
+    if invalidity != _CORRECT:
+        return Recorded(failed=COMPILE if invalidity == "compile" else RUNTIME)
+    measured = [one.get("value") for one in result.get("measurements", ()) if one.get("name") == "time"]
+    times = tuple(float(one) for one in result["times"].get("runtimes") or measured if is_time(one))
+    return Recorded(times=times) if times else Recorded(failed=RUNTIME)
 
 
 def _recorded(entry: Mapping[str, Any]) -> Recorded:
     time = entry["time"]
+    if isinstance(time, int | float) and time >= FAILED_TIME:
+        return Recorded(failed=RUNTIME)
     if isinstance(time, str):
         return Recorded(failed=COMPILE if "compil" in time.lower() else RUNTIME)
     times = tuple(float(one) for one in entry.get("times") or (time,) if is_time(one))
@@ -132,11 +163,8 @@ def _recorded(entry: Mapping[str, Any]) -> Recorded:
 
 
 def is_time(value: Any) -> bool:
-    """Whether a value of JSON is a time: a number above 0 that a float can hold."""
-    try:
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 < float(value) < inf
-    except OverflowError:
-        return False
+    """Whether a value of JSON is a time: a number above 0, and below the one that says that there is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < FAILED_TIME
 
 
 def document(recording: KernelTunerRecording) -> dict[str, Any]:

@@ -33,7 +33,7 @@ POINTS: Final = _counter("points", "Data points decoded from them.", "topic")
 DISCARDED_POINTS: Final = _counter(
     "discarded_points",
     "Points that were not stored, by cause: wire_only, temporality, type_conflict, series_limit, metric_limit, "
-    "unnamed, labels_too_long, older, second_writer, malformed_histogram, producer_limit, unsupported.",
+    "unnamed, labels_too_long, older, second_writer, malformed_histogram, producer_limit, name_conflict, unsupported.",
     "cause",
 )
 CLAMPED_POINTS: Final = _counter(
@@ -64,6 +64,12 @@ REFUSED_SERIES: Final = _gauge("refused_series", "Series that a limit refuses no
 TYPE_CONFLICTS: Final = _counter(
     "type_conflicts",
     "Series refused because a metric of another kind has their name, by metric; the 101st and further are `other`.",
+    "metric",
+)
+NAME_CONFLICTS: Final = _counter(
+    "name_conflicts",
+    "Series refused because another metric of their producer has the same name and labels here (`jobs.done` and "
+    "`jobs_done`), by the refused metric's name; the 101st and further are `other`.",
     "metric",
 )
 HELP_CONFLICTS: Final = _counter(
@@ -156,6 +162,9 @@ OFFSET_RESTARTS: Final = _counter(
 )
 PARTITIONS: Final = _gauge(
     "partitions", "Assigned partitions, by state: exposed, or catching_up with Kafka's offset at assignment.", "state"
+)
+TOPIC_PARTITIONS: Final = _gauge(
+    "topic_partitions", "Partitions of a topic that the bridges read, by Kafka, whoever has them assigned.", "topic"
 )
 REBALANCES: Final = _counter("rebalances", "Changes of the assignment, by event: assigned, revoked, lost.", "event")
 CAUGHT_UP: Final = _gauge("ready", "1 when the group membership is stable and every partition has caught up.")
@@ -288,6 +297,7 @@ ROWS: Final[tuple[Metric, ...]] = (
     LIMIT_USED,
     REFUSED_SERIES,
     TYPE_CONFLICTS,
+    NAME_CONFLICTS,
     HELP_CONFLICTS,
     UNLISTED_SERIES,
     DROPPED_EXEMPLARS,
@@ -307,6 +317,7 @@ ROWS: Final[tuple[Metric, ...]] = (
     OTHER_REPLICAS_POINTS,
     OFFSET_RESTARTS,
     PARTITIONS,
+    TOPIC_PARTITIONS,
     REBALANCES,
     CAUGHT_UP,
     KAFKA_OUTAGE,

@@ -373,7 +373,7 @@ PROBE_WAITS_MEASURED: Final = kafka_metric(
 PROBE_COST: Final = kafka_metric(
     "kernelcast.probe.cost",
     Kind.GAUGE,
-    "Step time with measuring over step time without, from steps by turns: the median, and the bounds of its 95 % "
+    "Step time with measuring over step time without, from steps by turns: the median, and the bounds of its 99.9 % "
     "interval. Absent where it is unknown. Of several processes the highest.",
     unit="1",
     labels=(*PROGRAM_LABELS, "bound"),

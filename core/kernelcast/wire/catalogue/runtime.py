@@ -37,6 +37,22 @@ CONSUMER_ERRORS: Final = Metric(
     labels=("error",),
     source=_RUNTIME,
 )
+CONSUMER_RECOVERIES: Final = Metric(
+    "kernelcast_consumer_recoveries_total",
+    Kind.COUNTER,
+    "Steps taken because a partition, or the membership of a group, stood still although Kafka answered: seek (a "
+    "partition was sought again), new_client (the Kafka client was replaced), failed (a partition was given up, while "
+    "the others go on).",
+    labels=("step",),
+    source=_RUNTIME,
+)
+CONSUMER_FAILED: Final = Metric(
+    "kernelcast_consumer_failed_partitions",
+    Kind.GAUGE,
+    "Partitions of a topic that are not read although Kafka has more messages and answers, also after a new client.",
+    labels=("topic",),
+    source=_RUNTIME,
+)
 DEADLETTER_MESSAGES: Final = Metric(
     "kernelcast_deadletter_messages_total",
     Kind.COUNTER,
@@ -88,6 +104,8 @@ ROWS: Final[tuple[Metric, ...]] = (
     PRODUCER_DROPPED,
     PRODUCER_QUEUE,
     CONSUMER_ERRORS,
+    CONSUMER_RECOVERIES,
+    CONSUMER_FAILED,
     DEADLETTER_MESSAGES,
     HTTP_REQUESTS,
     HTTP_REFUSED_REQUESTS,

@@ -30,9 +30,6 @@ READ_SECONDS: Final = 0.5
 """Longest wait of one call of `consume`, and so for a stop request."""
 MAX_MESSAGES: Final = 500
 """Messages of one call of `consume`."""
-REPORTED_ENDS: Final = {"enable.partition.eof": "true"}
-"""The consumer's property for `ReplayConsumer.ends`: compaction may have removed the last offset, and a Kafka that is
-silent is not at the end."""
 
 _log = get_logger(__name__)
 
@@ -146,7 +143,7 @@ class HintReader:
     One thread calls `run`; the web server's threads call `ready`.
 
     Args:
-        connect: Makes a consumer, with `REPORTED_ENDS`.
+        connect: Makes a consumer.
         inbox: Makes the inbox for the messages, a new one for each connection, because reading starts again at the
             topics' beginning.
         shutdown: `run` returns once a stop is requested.

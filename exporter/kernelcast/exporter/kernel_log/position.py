@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from kernelcast.exporter.private_files import write_private
 from kernelcast.runtime.logging import get_logger
 
 VERSION: Final = 1
@@ -61,5 +62,5 @@ class PositionFile:
             OSError: It cannot be written.
         """
         temporary = self.path.with_suffix(".new")
-        temporary.write_text(json.dumps({"version": VERSION, **asdict(position)}))
+        write_private(temporary, json.dumps({"version": VERSION, **asdict(position)}).encode())
         os.replace(temporary, self.path)  # noqa: PTH105  as Path.replace

@@ -4,7 +4,7 @@ The readers in `formats/` collect calls and ranges, then ask `Calls.cause` for e
 """
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 NO_REGION: Final = ""
@@ -47,11 +47,13 @@ class LaunchCause:
         queue_delay_ns: From the call's start to the kernel's; -1 where unknown, or where a graph's order decides it.
         graph: It came from a graph.
         region: The innermost region around the call; empty without one.
+        call_ns: Start of the call; -1 where unknown.
     """
 
     queue_delay_ns: int = UNKNOWN_DELAY
     graph: bool = False
     region: str = NO_REGION
+    call_ns: int = field(default=-1, compare=False)
 
 
 class Calls:
@@ -74,7 +76,8 @@ class Calls:
         graph = graph or call.graph
         delay_ns = start_ns - call.start_ns
         known = not graph and 0 <= delay_ns <= LONGEST_DELAY_NS
-        return LaunchCause(delay_ns if known else UNKNOWN_DELAY, graph, self._regions.get(correlation, NO_REGION))
+        region = self._regions.get(correlation, NO_REGION)
+        return LaunchCause(delay_ns if known else UNKNOWN_DELAY, graph, region, call.start_ns)
 
 
 def _innermost(calls: Mapping[Hashable, ApiCall], ranges: Iterable[Range]) -> dict[Hashable, str]:

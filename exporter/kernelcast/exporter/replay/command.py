@@ -1,5 +1,6 @@
 """`kernelcast replay kineto|nsys FILE`: a recording on Kafka, as if it ran now."""
 
+import math
 import os
 import platform
 import time
@@ -39,9 +40,10 @@ from kernelcast.exporter.replay.settings import (
     checked_program,
 )
 from kernelcast.exporter.replay.source import TraceSource
-from kernelcast.exporter.replay.trace import Trace
+from kernelcast.exporter.replay.trace import Trace, TraceDevice
 from kernelcast.runtime import logging
 from kernelcast.runtime.command import command
+from kernelcast.runtime.exits import EXIT_INCOMPLETE
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings.service import load
 
@@ -184,18 +186,32 @@ def _replay(read: Callable[[Path], Trace], recording: RecordingOptions, run: Rep
     if run.summary_file is not None:
         write_json(run.summary_file, summary(account, _about(recording.kind, path, source)))
     finish(account)
+    if not trace.complete:
+        raise typer.Exit(EXIT_INCOMPLETE)
 
 
 def _introduce(path: Path, trace: Trace) -> None:
     """Print the content of the recording; one without kernels is no error, but is reported."""
     if not trace.has_gpu_activity:
         say(f"{path.name}: there is no GPU activity in this recording: no kernels, no copies; {_content(trace)}")
+        _say_notes(path, trace)
         return
-    devices = ", ".join(f"GPU {device.index} {device.model_name}".rstrip() for device in trace.devices)
+    devices = ", ".join(map(_described, trace.devices))
     length_seconds = (trace.end_ns - trace.start_ns) / 1e9
     say(f"{path.name}: {len(trace.launches.spans)} kernel launches in {length_seconds:.3f} s on {devices}")
     if trace.unusable:
         say(f"{path.name}: {trace.unusable} events of the GPU have no usable time and are left out")
+    _say_notes(path, trace)
+
+
+def _described(device: TraceDevice) -> str:
+    process = f" of process {device.process}" if device.process else ""
+    return f"GPU {device.index} {device.model_name}".rstrip() + process
+
+
+def _say_notes(path: Path, trace: Trace) -> None:
+    for note in trace.notes:
+        say(f"{path.name}: {note}")
 
 
 def _content(trace: Trace) -> str:
@@ -221,5 +237,7 @@ def _about(kind: str, path: Path, source: TraceSource) -> dict[str, Any]:
         "memsets": len(trace.memsets),
         "syncs": len(trace.syncs.spans),
         "unusable_events": trace.unusable,
+        "read_ratio": trace.read_ratio if math.isfinite(trace.read_ratio) else None,
+        "notes": list(trace.notes),
         "length_seconds": source.length_seconds,
     }

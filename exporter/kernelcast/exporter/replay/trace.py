@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernelcast.exporter.replay.calls import LaunchCause
+from kernelcast.exporter.replay.plausibility import Outliers, precision, shorten, without_outliers
 from kernelcast.wire.kernels import variant
 
 IntArray = npt.NDArray[np.int64]
@@ -25,6 +26,8 @@ MAX_DURATION_NS: Final = 2**47
 """39 hours: anything longer is not a duration but a clock that was read wrongly; sums of shorter ones fit 64 bits."""
 MAX_WHOLE: Final = 2**47
 """Largest plausible number of bytes, registers or devices; a greater one in a recording is ignored."""
+MIN_READ_RATIO: Final = 0.99
+"""Share of a recording that must be read for its replay to end with exit code 0."""
 
 NO_CAUSE: Final = LaunchCause()
 
@@ -63,10 +66,17 @@ class LaunchConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class TraceDevice:
-    """A GPU that the recording speaks of: its index on that node, and its product name where known."""
+    """A GPU that the recording speaks of.
+
+    Attributes:
+        index: Its number: the recording's, or the next free one where several processes use one number.
+        model_name: Its product name; empty where unknown.
+        process: The process that recorded it, in a recording of several; empty else.
+    """
 
     index: int
     model_name: str = ""
+    process: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +189,9 @@ class Trace:
         ranges: The program's named ranges, with their times.
         rank: Rank in a distributed job; empty where the recording names none.
         world_size: Ranks of that job; 0 where unknown.
-        unusable: Events of the GPU without a time or a duration, which are left out.
+        unusable: Events of the GPU without a plausible time or duration, which are left out.
+        read_ratio: Share of the recording's events that was read, 0 to 1; NaN where its end is missing.
+        notes: What was not read, or not as recorded: sentences for people.
         categories: Kinds of events and how many of each, those of other accelerators among them; the most frequent
             first, empty where the format has none.
     """
@@ -202,6 +214,13 @@ class Trace:
     world_size: int = 0
     unusable: int = 0
     categories: tuple[tuple[str, int], ...] = ()
+    read_ratio: float = 1.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether at least `MIN_READ_RATIO` of it was read, as far as that is known."""
+        return self.read_ratio >= MIN_READ_RATIO
 
     @property
     def start_ns(self) -> int:
@@ -254,6 +273,7 @@ class TraceOrigin:
     title: str
     digest: str
     models: dict[int, str] = field(default_factory=dict)
+    processes: dict[int, str] = field(default_factory=dict)
     rank: str = ""
     world_size: int = 0
 
@@ -268,6 +288,7 @@ class TraceBuilder:
         self._copy_kinds: _Positions[tuple[str, str]] = _Positions()
         self._sync_kinds: _Positions[str] = _Positions()
         self._regions: _Positions[str] = _Positions()
+        self._lanes: _Positions[Hashable] = _Positions()
         self._launches: list[tuple[int, ...]] = []
         self._copies: list[tuple[int, ...]] = []
         self._memsets: list[tuple[int, ...]] = []
@@ -276,12 +297,21 @@ class TraceBuilder:
         self._unusable = 0
 
     def launch(
-        self, span: Span, name: str, configuration: LaunchConfiguration, stream: int, cause: LaunchCause = NO_CAUSE
+        self,
+        span: Span,
+        name: str,
+        configuration: LaunchConfiguration,
+        stream: int,
+        cause: LaunchCause = NO_CAUSE,
+        *,
+        context: Hashable = None,
     ) -> None:
-        """A kernel ran."""
+        """A kernel ran; `context` tells streams of one number on one GPU apart."""
         row = (*self._place(span), self._names[name], self._configurations[configuration], stream)
         region = self._regions[cause.region] if cause.region else -1
-        self._launches.append((*row, cause.queue_delay_ns, int(cause.graph), region))
+        lane = self._lanes[span.device, context, stream]
+        graph_call_ns = cause.call_ns if cause.graph else -1
+        self._launches.append((*row, cause.queue_delay_ns, int(cause.graph), region, lane, graph_call_ns))
 
     def copy(self, span: Span, kind: str, pinned: str, size_bytes: int) -> None:
         """Memory was copied; `kind` and `pinned` as in `kernelcast.wire.frames.Counters`."""
@@ -303,22 +333,41 @@ class TraceBuilder:
         """An event of the GPU had no time or no duration."""
         self._unusable += 1
 
-    def trace(self, origin: TraceOrigin) -> Trace:
-        """Everything so far, each kind of event ordered by its end."""
-        launches = _columns(self._launches, 9)
-        copies = _columns(self._copies, 5)
-        memsets = _columns(self._memsets, 4)
-        syncs = _columns(self._syncs, 4)
-        ranges = _columns(self._ranges, 3)
+    def trace(self, origin: TraceOrigin, *, plausible: bool = False) -> Trace:
+        """Everything so far, each kind of event ordered by its end.
+
+        Args:
+            origin: The recording's other facts.
+            plausible: Leave out events far from all others, and cut kernels that swallow later ones of their stream.
+        """
+        tables = [_table(self._launches, 11), _table(self._copies, 5), _table(self._memsets, 4), _table(self._syncs, 4)]
+        outliers = Outliers()
+        notes: tuple[str, ...] = ()
+        if plausible:
+            tables, outliers = without_outliers(tables)
+            notes = (*outliers.notes, *shorten(tables[0]), *precision(tables[0][0]))
+        launches, copies, memsets, syncs = map(_by_end, tables)
+        ranges = _by_end(_table(self._ranges, 3))
+        used = np.unique(np.concatenate([table[2] for table in tables])).tolist()
+        numbers = self._devices.values
+        place = np.zeros(len(numbers), dtype=np.int64)
+        place[used] = np.arange(len(used))
+        for table in (launches, copies, memsets, syncs):
+            table[2] = place[table[2]]
+        kept = sum(table.shape[1] for table in tables)
+        unusable = self._unusable + outliers.events
         return Trace(
             title=origin.title,
             digest=origin.digest,
-            devices=tuple(TraceDevice(index, origin.models.get(index, "")) for index in self._devices.values),
+            devices=tuple(
+                TraceDevice(index, origin.models.get(index, ""), origin.processes.get(index, ""))
+                for index in (numbers[position] for position in used)
+            ),
             names=self._names.values,
             configurations=self._configurations.values,
             copy_kinds=self._copy_kinds.values,
             sync_kinds=self._sync_kinds.values,
-            launches=LaunchColumns(_spans(launches), *launches[3:]),
+            launches=LaunchColumns(_spans(launches), *launches[3:9]),
             copies=Copies(_spans(copies), copies[3], copies[4]),
             memsets=_spans(memsets),
             memset_bytes=memsets[3],
@@ -327,16 +376,21 @@ class TraceBuilder:
             ranges=Ranges(*ranges),
             rank=origin.rank,
             world_size=origin.world_size,
-            unusable=self._unusable,
+            unusable=unusable,
+            read_ratio=kept / (kept + unusable) if kept + unusable else 1.0,
+            notes=notes,
         )
 
     def _place(self, span: Span) -> tuple[int, int, int]:
         return span.start_ns, span.duration_ns, self._devices[span.device]
 
 
-def _columns(rows: Iterable[tuple[int, ...]], width: int) -> IntArray:
-    """Rows of start, duration, … as columns of shape (width, n), ordered by end."""
-    table = np.array(list(rows), dtype=np.int64).reshape(-1, width).T
+def _table(rows: Iterable[tuple[int, ...]], width: int) -> IntArray:
+    """Rows of start, duration, device, … as columns of shape (width, n)."""
+    return np.array(list(rows), dtype=np.int64).reshape(-1, width).T.copy()
+
+
+def _by_end(table: IntArray) -> IntArray:
     return np.ascontiguousarray(table[:, np.argsort(table[0] + table[1], kind="stable")])
 
 

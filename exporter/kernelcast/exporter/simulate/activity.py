@@ -21,6 +21,8 @@ _OVERHEAD_NS_PER_LAUNCH: Final = 1_000
 _WAITING_SHARE: Final = 0.3
 """Share of the GPU's work for whose end the program's thread waits."""
 _REGIONS: Final = (("forward", 0.35), ("backward", 0.5), ("optimizer", 0.15))
+_PHASES: Final = (("data", 0.08), ("forward", 0.3), ("backward", 0.47), ("optimizer", 0.12), ("other", 0.03))
+"""Share of a step that each of its phases takes."""
 _MIB: Final = 1024**2
 _POOL_USED: Final = 0.9
 _PINNED_BYTES: Final = 16 * COPY_BYTES
@@ -105,6 +107,7 @@ class Activity:
             steps=steps,
             items=_ITEMS_PER_STEP * steps,
             step_ns=self._wall_ns if steps else 0,
+            phases=tuple((phase, round(share * self._wall_ns)) for phase, share in _PHASES) if steps else (),
             running_ns=self._wall_ns,
             measured_ns=self._wall_ns,
             waits_measured_ns=self._wall_ns,

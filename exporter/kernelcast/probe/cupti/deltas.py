@@ -17,7 +17,7 @@ from kernelcast.probe.cupti.native import (
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.frames import MEMSET, KernelName
-from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES
+from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES, WHOLE_GRAPHS
 from kernelcast.wire.kernels import variant as variant_text
 
 # By CUpti_ActivityMemcpyKind; arrays (`a`) are device memory.
@@ -29,8 +29,6 @@ SYNC_TYPES: Final = ("unknown", "event", "stream_wait", "stream", "context")
 MAX_CONFIGURATIONS: Final = 8192
 
 Capability = Callable[[int], tuple[int, int]]
-WHOLE_GRAPHS: Final = "cuda graph (whole)"
-"""Shown as the kernel of graphs that are recorded as a whole: all together, since a graph's number means nothing."""
 _UNNAMED: Final = {NO_NAME: OTHER, NO_NAME_COLLECTIVE: OTHER_COLLECTIVES, WHOLE_GRAPH: WHOLE_GRAPHS}
 _launches = attrgetter("launches")
 

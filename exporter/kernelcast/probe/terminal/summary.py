@@ -3,28 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.terminal.situation import Situation
-from kernelcast.wire.catalogue.diagnosis.rules import RULES
 from kernelcast.wire.kernels import label
+from kernelcast.wire.verdict import verdict
 
 HOTTEST: Final = 5
-NONE: Final[Mapping[str, float]] = MappingProxyType({})
 FORMAT: Final = 1
 """Rises when a reader of a report would misread it."""
-INPUT_BOUND: Final = next(rule.thresholds[0].limit for rule in RULES if rule.name == "input_bound")
-LARGE: Final = 0.2
-"""Share of the time from which a phase beside training is worth a sentence."""
 MEMORY_FILE: Final = "/proc/self/status"
-BESIDE: Final = {
-    "compilation": "compilation; a longer run has less of it",
-    "checkpoint": "saving checkpoints",
-    "evaluation": "evaluation",
-}
-"""Phases that do not train, in the words of a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +120,7 @@ def summary(
         items_per_second=rate * items / steps if rate and items else None,
         phase_seconds=phases,
         region_seconds=regions,
-        verdict=verdict(phases, _idle_ratio(recorder), ratios),
+        verdict=verdict(phases, _idle_ratio(recorder)) or _by_region(ratios),
         gpu_memory_peak_bytes=_gpu_peaks(recorder),
         process_memory_peak_bytes=_process_peak_bytes(),
         hottest_kernels=_hottest(recorder),
@@ -143,33 +132,6 @@ def summary(
         cupti_step_time_ratio=status.cost if status else (),
         has_ended=has_ended,
     )
-
-
-def verdict(
-    phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = None, region_ratios: Mapping[str, float] = NONE
-) -> str:
-    """Return the most important fact about where the time went, in one sentence.
-
-    >>> verdict({"data": 3.8, "forward": 3.0, "backward": 3.2})
-    'input-bound: 38 % of the step waits for data'
-    """
-    total_seconds = sum(phase_seconds.values())
-    if not total_seconds:
-        return _by_region(region_ratios)
-    share = {name: seconds / total_seconds for name, seconds in phase_seconds.items()}
-    if share.get("data", 0.0) >= INPUT_BOUND:
-        return f"input-bound: {share['data'] * 100:.0f} % of the step waits for data"
-    for phase, words in BESIDE.items():
-        if share.get(phase, 0.0) >= LARGE:
-            return f"{share[phase] * 100:.0f} % of the time is {words}"
-    if gpu_idle_ratio is not None and gpu_idle_ratio >= LARGE:
-        return f"host-bound: the GPU is idle for {gpu_idle_ratio * 100:.0f} % of the time"
-    trains = share.get("forward", 0.0) + share.get("backward", 0.0)
-    waits = f", {share['data'] * 100:.0f} % waits for data" if "data" in share else ""
-    if trains >= 0.5:
-        return f"compute-bound: forward and backward take {trains * 100:.0f} % of the step{waits}"
-    largest = max(share, key=lambda name: share[name])
-    return f"{largest} takes most of the step, {share[largest] * 100:.0f} %{waits}"
 
 
 def _by_region(region_ratios: Mapping[str, float]) -> str:

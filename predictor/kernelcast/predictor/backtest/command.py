@@ -141,6 +141,9 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     if threshold is not None and not math.isfinite(threshold):
         raise ConfigurationError(f"--threshold is {threshold:g}; write a number in the unit of the values")
     table = _read(files or [], recording)
+    if table.infinite:
+        message = f"{table.infinite} of {len(table.rows)} values are infinite: they count as missing, and as no breach"
+        typer.echo(message, err=True)
     read_files = [path for path in (*(files or ()), companions, calendar, *(compare or ())) if path is not None]
     check_output(output, read_files, table, column_names(options) if compare is None else COLUMNS)
     breaches = BreachOptions(

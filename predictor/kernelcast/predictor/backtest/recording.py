@@ -96,6 +96,7 @@ def _table(found: list[RangeSeries], *, like: str) -> CsvTable:
     for one in found:
         key = _key(one.labels, names)
         for seconds, value in zip(one.seconds.tolist(), one.values.tolist(), strict=True):
+            table.infinite += math.isinf(value)
             table.rows.append(CsvRow(time_text(seconds, like), seconds, _finite(value), _text(value)))
             table.keys.append(key)
     return table

@@ -53,12 +53,14 @@ class CsvTable:
         rows: The lines.
         keys: The series of each line.
         columns: By file, its label columns.
+        infinite: Number of values that are infinite, such as `+Inf`; they count as missing.
     """
 
     labels: list[str] = field(default_factory=list)
     rows: list[CsvRow] = field(default_factory=list)
     keys: list[SeriesKey] = field(default_factory=list)
     columns: list[tuple[str, ...]] = field(default_factory=list)
+    infinite: int = 0
 
     def series(self) -> dict[SeriesKey, list[int]]:
         """Return the numbers of the rows of each series, in input order."""
@@ -129,6 +131,7 @@ def _read_lines(lines: "Reader", path: Path, number: int, table: CsvTable) -> No
             )
         except ValueError as error:
             raise ConfigurationError(f"{path}, line {lines.line_num}: {error}") from None
+        table.infinite += math.isnan(row.value) and "inf" in row.text.lower()
         table.rows.append(row)
         table.keys.append((number, tuple(line[index] for index in others)))
 

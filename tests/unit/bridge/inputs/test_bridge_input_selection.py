@@ -255,3 +255,14 @@ def test_a_summary_stands_on_the_page_as_it_stood_in_its_message() -> None:
     assert "# TYPE s summary" in shown_page
     assert "# TYPE s_sum" not in shown_page
     assert shown(made) == {"s": 2, "s_sum": 10, "s_count": 4}
+
+
+@pytest.mark.parametrize("entry", ["auto", "otlp_proto", "otlp_json", "prometheus", "influx", "remote_write"])
+@pytest.mark.parametrize("framed", [request(random.Random(1)).SerializeToString(), b'{"value": 1}', b"up 1\n"])
+def test_a_message_framed_for_a_schema_registry_is_named_as_such(entry: str, framed: bytes) -> None:
+    body = b"\0" + (100_042).to_bytes(4, "big") + framed
+    selection = Selection(Decoder(), {"t": TopicFormat.model_validate(entry)})
+    (group,) = selection.groups([Record(("t", 0, 0), body)])
+    (failure,) = group.failures
+    assert "is framed for a Schema Registry: a byte 0, then the id of schema 100042" in str(failure)
+    assert "let the producer serialise them without the registry" in str(failure)

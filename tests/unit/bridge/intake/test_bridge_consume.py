@@ -7,7 +7,9 @@ from tests.support.bridge.list_kafka import MARKER, ListKafka
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.intake.batch import MessageBatch
+from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.bridge.partitions.ownership import Ownership
+from kernelcast.runtime.kafka.topic_names import TopicNames
 
 P0, P1 = ("kernels", 0), ("kernels", 1)
 
@@ -123,7 +125,7 @@ def test_a_topic_that_is_deleted_and_created_again_is_read_from_its_new_beginnin
 def test_messages_without_a_key_are_refused_in_a_group_and_the_remedy_is_logged() -> None:
     with capture_logs() as logs:  # whatever an earlier test has configured
         site = Site()
-        site.kafka.assign(site.intake, P0)
+        site.kafka.assign(site.intake, P0, P1)
         site.export(0, launches(1, time_ns=1, name="keyed"))
         site.export(0, launches(2, time_ns=2, name="unkeyed"), keyed=None)
         site.read_all()
@@ -131,6 +133,27 @@ def test_messages_without_a_key_are_refused_in_a_group_and_the_remedy_is_logged(
     assert site.own("kernelcast_bridge_unkeyed_messages_total", topic="kernels") == 1
     assert any("set bridge.mode to sharded" in each["event"] for each in logs)
     assert site.intake.ownership.readiness() == (True, "")
+
+
+def test_messages_without_a_key_are_taken_in_a_group_where_a_topic_has_one_partition() -> None:
+    site = Site()
+    site.kafka.assign(site.intake, P0)
+    site.export(0, launches(1, time_ns=1, name="keyed"))
+    site.export(0, launches(2, time_ns=2, name="unkeyed"), keyed=None)
+    site.read_all()
+    assert values(site.store, LAUNCHES) == [1, 2]
+    assert site.own("kernelcast_bridge_unkeyed_messages_total", topic="kernels") == 0
+
+
+def test_the_partitions_of_the_topics_that_are_read_are_shown_whoever_has_them() -> None:
+    site = Site(policy=IntakePolicy(topics=TopicNames(["kernels"])))
+    site.kafka.logs["elsewhere", 0] = []
+    site.kafka.logs[P1] = []
+    site.kafka.assign(site.intake, P0)
+    site.run(12)
+    assert site.own("kernelcast_bridge_topic_partitions", topic="kernels") == 2
+    assert site.own("kernelcast_bridge_partitions", state="exposed") == 1
+    assert site.own("kernelcast_bridge_topic_partitions", topic="elsewhere") is None
 
 
 def test_the_end_of_a_partition_that_has_gone_is_passed_over() -> None:
@@ -341,7 +364,7 @@ def test_messages_of_several_partitions_are_read_by_time_and_each_partition_in_o
         for number, appended in enumerate(times)
         for offset, append_ms in enumerate(appended)
     ]
-    columns = MessageBatch.of(received, ownership, 100).columns
+    columns = MessageBatch.of(received, ownership, 100, keyed=lambda _topic: False).columns
     read = list(zip(columns.partition.tolist(), columns.offset.tolist(), columns.append_ms.tolist(), strict=True))
     newest = dict.fromkeys(range(len(times)), 0)
     for number in newest:

@@ -10,6 +10,7 @@ from kernelcast.bridge.modes import check, group_of, max_lag_seconds_of, propert
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.bridge.tables.hashing import Share
 from kernelcast.columnar import Sample
+from kernelcast.runtime.kafka.topic_names import TopicNames
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.errors import ConfigurationError
 
@@ -32,7 +33,7 @@ class Replica:
 
     def __init__(self, site: Site, topics: tuple[str, ...]) -> None:
         self.site = site
-        self.discovery = Discovery(site.kafka, site.intake, topics or ("kernels",), clock=site.clock)
+        self.discovery = Discovery(site.kafka, site.intake, TopicNames(topics or ("kernels",)), clock=site.clock)
 
     def run(self, seconds: float = 6.0) -> None:
         self.site.clock.seconds += seconds

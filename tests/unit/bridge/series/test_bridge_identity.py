@@ -10,6 +10,7 @@ from tests.support.bridge.rivals import EPOCH_SECONDS, KINDS, SECOND_NS, Produce
 
 from kernelcast.bridge.by_producer import IDLE_SECONDS, MAX_PRODUCERS, CountedByProducer
 from kernelcast.bridge.inputs import TopicFormat
+from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.bridge.tables.columns import OLDER, SECOND_WRITER
 from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.totals.aggregate import ProgramSamples
@@ -139,6 +140,25 @@ def test_exporters_of_one_host_name_in_two_data_centres_are_noticed_and_do_not_m
     labels = {"job": "kernelcast-exporter", "instance": "node1"}
     assert site.own(CONFLICTS, **labels, sign="resource") == 10
     assert [value for (name, _), value in samples(page(site.store)).items() if name == LAUNCHES] == [1010]
+
+
+@pytest.mark.parametrize("keyed", [b"node1", None])
+def test_two_nodes_of_one_name_in_two_mirrored_clusters_are_noticed_though_nothing_else_differs(
+    keyed: bytes | None,
+) -> None:
+    policy = IntakePolicy(grouped=False)
+    site = Site(policy=policy, formats={name: TopicFormat(format="otlp_proto") for name in ("east", "west")})
+    site.kafka.assign(site.intake, ("east", 0), ("east", 1), ("west", 0), ("west", 1))
+    site.read_all()
+    resource = {"service.name": "train", "service.instance.id": "node1"}
+    for number in range(10):
+        for topic in ("east", "west"):
+            site.run(5)
+            at_ms = site.clock.now_ns() // 1_000_000
+            body = export("gauge", number, at_ms / 1e3 - EPOCH_SECONDS, resource=resource)
+            site.kafka.write(topic, number % 2 if keyed is None else 0, body, at_ms, keyed=keyed)
+    site.run(2)
+    assert site.own(CONFLICTS, job="train", instance="node1", sign="key") == 18
 
 
 def test_a_producer_that_moves_to_another_host_is_one() -> None:

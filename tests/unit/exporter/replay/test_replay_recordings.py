@@ -177,6 +177,60 @@ def merged(events: Any) -> list[tuple[int, int]]:
     return union
 
 
+NEWER = (
+    "b200_eager_trace",
+    "h100_Qwen_Qwen1.5-0.5B-Chat__1016005",
+    "h100_gaunernst_bert-small-uncased__1016001",
+    "inference_sglang_decode_sglang_Qwen3-8B_decode",
+    "inference_vllm_decode_full_graph_execution",
+    "mi210_gpu_only_trace_gpu_only_trace",
+    "mi300_Qwen_Qwen1.5-0.5B-Chat__1016005",
+)
+
+
+@pytest.mark.parametrize("name", [f"traces_{name}" for name in NEWER])
+def test_recordings_of_newer_gpus_and_of_graphs_are_exact_to_the_launch_and_nanosecond(name: str) -> None:
+    """Blackwell's kernels of one stream overlap: none of them is cut."""
+    trace = trace_of(name)
+    truth: Counter[str] = Counter()
+    for event in gpu_events(name, "kernel"):
+        truth[event["name"]] += round(event["dur"] * 1000)
+    durations_ns = trace.launches.spans.duration_ns
+    found = {kernel: int(durations_ns[trace.launches.name == at].sum()) for at, kernel in enumerate(trace.names)}
+    assert found == truth
+    assert len(trace.launches.spans) == len(gpu_events(name, "kernel"))
+    copies = gpu_events(name, "gpu_memcpy")
+    assert int(trace.copies.spans.duration_ns.sum()) == sum(round(event["dur"] * 1000) for event in copies)
+    assert len(trace.memsets) == len(gpu_events(name, "gpu_memset"))
+    assert (trace.unusable, trace.complete, len(trace.devices)) == (0, True, 1)
+    assert not any("cut" in note or "left out" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "model"),
+    [
+        ("traces_inference_sglang_decode_sglang_Qwen3-8B_decode", 0, "AMD Instinct MI300X"),  # recorded as 9
+        ("traces_mi300_Qwen_Qwen1.5-0.5B-Chat__1016005", 0, "AMD Instinct MI300X VF"),  # recorded as 2
+        ("traces_mi210_gpu_only_trace_gpu_only_trace", 1, "AMD Instinct MI210"),
+        ("traces_b200_eager_trace", 0, "NVIDIA B200"),
+    ],
+)
+def test_gpus_of_recordings_have_the_file_s_own_number_and_name(name: str, index: int, model: str) -> None:
+    (device,) = trace_of(name).devices
+    assert (device.index, device.model_name) == (index, model)
+
+
+def test_an_export_of_2026_equals_what_sql_says() -> None:
+    path = recording("nsys", "nsysai-mock.sqlite")
+    trace = nsys.read(path)
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
+        query = "SELECT count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_{}"
+        kernels, copies = (database.execute(query.format(kind)).fetchone() for kind in ("KERNEL", "MEMCPY"))
+    for spans, expected in ((trace.launches.spans, kernels), (trace.copies.spans, copies)):
+        assert (len(spans), int(spans.duration_ns.sum())) == expected
+    assert [(device.index, device.model_name) for device in trace.devices] == [(0, "NVIDIA GeForce RTX 3080")]
+
+
 def test_an_nsys_export_equals_what_sql_says() -> None:
     path = recording("nsys", "cloverleaf-a100.sqlite")
     with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:

@@ -211,6 +211,41 @@ def test_replay_exits_with_1_when_kafka_did_not_acknowledge(tmp_path: Path, monk
     assert "1 of them NOT acknowledged" in output
 
 
+@pytest.mark.parametrize(("damaged", "expected"), [(0, 0), (1, 0), (2, 3), (150, 1)])
+def test_replay_of_a_damaged_trace_exits_with_0_only_where_99_percent_was_read(
+    tmp_path: Path, outbox: Outbox, damaged: int, expected: int
+) -> None:
+    path = trace_file(tmp_path, *({**KERNEL, "ts": 9.5 + 3 * number} for number in range(150)))
+    path.write_text(path.read_text().replace('"name": "gemm"', '"name": "a "quote""', damaged))
+    summary_path = tmp_path / "summary.json"
+    code, output, _ = invoke(replay_command.replay, "kineto", path, "--speed", "max", "--summary", summary_path)
+    if damaged == 150:
+        assert (code, outbox.messages) == (1, [])  # nothing can be read
+        return
+    assert code == expected
+    assert f"sent {150 - damaged} kernel launches" in output
+    assert (f"{damaged} damaged event" in output) == (damaged > 0)
+    summary = json.loads(summary_path.read_text())
+    assert summary["read_ratio"] == pytest.approx((150 - damaged) / 150)
+    assert any("damaged" in note for note in summary["notes"]) == (damaged > 0)
+
+
+def test_replay_of_a_cut_trace_says_how_it_ends_and_exits_with_3(tmp_path: Path, outbox: Outbox) -> None:
+    path, summary_path = trace_file(tmp_path, KERNEL, {**KERNEL, "ts": 9}), tmp_path / "summary.json"
+    path.write_text(path.read_text()[:-60])
+    code, output, _ = invoke(replay_command.replay, "kineto", path, "--speed", "max", "--summary", summary_path)
+    assert code == 3
+    assert "job.pt.trace.json: its end is missing: the file ends within an event at line 1" in output
+    assert "sent 1 kernel launches" in output
+    assert json.loads(summary_path.read_text())["read_ratio"] is None
+
+
+def test_gpus_of_several_processes_are_shown_with_them(tmp_path: Path, outbox: Outbox) -> None:
+    path = trace_file(tmp_path, {**KERNEL, "pid": "[TP00] 0"}, {**KERNEL, "pid": "[TP01] 0"})
+    _, output, _ = invoke(replay_command.replay, "kineto", path, "--speed", "max")
+    assert "on GPU 0 of process [TP00] 0, GPU 1 of process [TP01] 0" in output
+
+
 def test_replay_of_a_trace_without_gpu_activity_says_so_and_exits_with_0(tmp_path: Path, outbox: Outbox) -> None:
     code, output, _ = invoke(replay_command.replay, "kineto", trace_file(tmp_path, {**KERNEL, "cat": "cpu_op"}))
     assert code == 0

@@ -25,6 +25,21 @@ NOT_SIMULATED: Final[dict[str, str]] = {
     kernel.HINT_OUTCOMES.prometheus_name: "simulated programs take no hints; the demo's example program does",
     kernel.HINT_MEASURED.prometheus_name: "simulated programs take no hints; the demo's example program does",
     kernel.TRIAL_LOST.prometheus_name: "simulated programs take no hints; the demo's example program does",
+    **{
+        row.prometheus_name: "a framework tells it, and simulated programs have none"
+        for row in (
+            kernel.ALLOCATOR,
+            kernel.ALLOCATOR_RETRIES,
+            kernel.OUT_OF_MEMORY,
+            kernel.COMPILATIONS,
+            kernel.COMPILATION_SECONDS,
+            kernel.SKIPPED_STEPS,
+            kernel.STEP_DURATION,
+            kernel.PHASE,
+            kernel.PROGRESS,
+            kernel.JOB_INFO,
+        )
+    },
     kernel.PROBE_COST.prometheus_name: "simulated programs are not measured by turns",
     kernel.TRIAL_ALLOWED.prometheus_name: "simulated programs take no hints; the demo's example program does",
 }

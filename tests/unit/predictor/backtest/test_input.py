@@ -241,3 +241,12 @@ def test_a_file_that_is_no_text_is_refused_with_the_remedy(
     path.write_bytes(pack(b"timestamp,value\n1,2\n"))
     backtest(tmp_path, path, code=2)
     assert "in.csv is no UTF-8 text" in capsys.readouterr().err
+
+
+def test_infinite_values_count_as_missing_and_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = lines(200)
+    for at, text in ((150, "+Inf"), (151, "-inf"), (152, "Infinity"), (153, "NaN")):
+        rows[at] = rows[at].rsplit(",", 1)[0] + f",{text}"
+    found = backtest(tmp_path, written(tmp_path / "in.csv", rows), "--threshold", "1000000")
+    assert "3 of 200 values are infinite: they count as missing, and as no breach" in capsys.readouterr().err
+    assert {row["alert"] for row in found} == {"0"}

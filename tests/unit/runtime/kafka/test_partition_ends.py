@@ -40,7 +40,7 @@ class Client:
 
 
 def test_the_last_end_of_each_partition_is_reported_once() -> None:
-    reader = PartitionReader(KafkaSettings(), Client(), connection=ConnectionErrors())
+    reader = PartitionReader(KafkaSettings(), Client, connection=ConnectionErrors())
     for _ in range(1000):
         assert reader.consume(100, 0.0) == ([], [])
     assert [(one.partition, one.offset) for one in reader.ends()] == [(0, 1000), (1, 1000)]

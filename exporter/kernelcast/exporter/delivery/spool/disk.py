@@ -10,6 +10,7 @@ from typing import Final, Self
 from kernelcast.exporter.delivery.spool.lane import Lane
 from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.exporter.delivery.spool.segment import SUFFIX
+from kernelcast.exporter.private_files import make_directory, open_private
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
@@ -64,8 +65,8 @@ class DiskSpool:
             ConfigurationError: The directory cannot be used, or another exporter uses it.
         """
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            make_directory(self._directory)
+            self._lock = open_private(self._directory / "lock", os.O_RDWR | os.O_CREAT)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left = {path.parent.name for path in self._directory.glob(f"*/*{SUFFIX}")}
             for topic in sorted({*topics, *left}):

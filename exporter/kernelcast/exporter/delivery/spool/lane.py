@@ -12,6 +12,7 @@ from typing import Final
 
 from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.exporter.delivery.spool.segment import SUFFIX, Segment
+from kernelcast.exporter.private_files import make_directory, open_private
 from kernelcast.runtime.logging import get_logger
 
 HEAD_FILE: Final = "head"
@@ -55,7 +56,7 @@ class Lane:
         Raises:
             OSError: The directory cannot be made, read or written.
         """
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(self._directory)
         damaged: list[int] = []
         for path in sorted(path for path in self._directory.glob(f"*{SUFFIX}") if path.stem.isdecimal()):
             segment = Segment.load(path)
@@ -203,7 +204,7 @@ class Lane:
         if head == self._saved:
             return
         number = head.to_bytes(8, "little")
-        file = os.open(self._directory / HEAD_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = open_private(self._directory / HEAD_FILE, os.O_WRONLY | os.O_CREAT)
         try:
             os.pwrite(file, number + zlib.crc32(number).to_bytes(4, "little"), 0)
         finally:

@@ -14,6 +14,7 @@ from kernelcast.exporter.delivery.spool.record import (
     possible_lengths,
     unpack,
 )
+from kernelcast.exporter.private_files import open_private
 
 MAGIC: Final = b"kcspool1"
 """First bytes of each file; the digit is the version of the format."""
@@ -51,7 +52,7 @@ class Segment:
             OSError: The disk fails.
         """
         path = directory / f"{first:020d}{SUFFIX}"
-        segment = cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        segment = cls(path, open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
         try:
             segment._write(MAGIC)
             _sync_directory(directory)
@@ -67,7 +68,7 @@ class Segment:
         Raises:
             OSError: It cannot be read or cut.
         """
-        segment = cls(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        segment = cls(path, open_private(path, os.O_RDWR))
         length = os.fstat(segment._file).st_size
         segment.size_bytes = len(MAGIC)
         if os.pread(segment._file, len(MAGIC), 0) != MAGIC:

@@ -1,8 +1,9 @@
-"""Reading a recording's file: decompressed, hashed, and never more than a limit."""
+"""Reading a recording's file: decompressed as far as it goes, hashed, and never more than a limit."""
 
 import gzip
 import hashlib
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -32,28 +33,39 @@ def digest(path: Path) -> str:
     return total.hexdigest()
 
 
-def read(path: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> bytearray:
-    """The file's content, decompressed where it is gzip, whatever its name.
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds; `damage` says why its gzip could not be read to the end, empty where it was."""
+
+    text: bytearray
+    damage: str = ""
+
+
+def read(path: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> Content:
+    """The file's content, decompressed where it is gzip, whatever its name; of damaged gzip, what comes before.
 
     Args:
         path: The file.
         max_bytes: The most it may be once decompressed.
 
     Raises:
-        TraceError: The file cannot be read, is damaged, or is longer than `max_bytes`.
+        TraceError: The file cannot be read, or is longer than `max_bytes`.
     """
+    text = bytearray()
     try:
         with path.open("rb") as file:
             compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
             file.seek(0)
             if not compressed:
-                return _bounded(path, file, max_bytes)
-            with gzip.open(file) as plain:
-                return _bounded(path, plain, max_bytes)
+                _append(text, path, file, max_bytes)
+            else:
+                with gzip.open(file) as plain:
+                    _append(text, path, plain, max_bytes)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise TraceError(f"{path} is damaged gzip: {error}; copy or record it again") from error
+        return Content(text, str(error).rstrip("."))
     except OSError as error:
         raise unreadable(path, error) from error
+    return Content(text)
 
 
 def unreadable(path: Path, error: OSError) -> TraceError:
@@ -61,14 +73,12 @@ def unreadable(path: Path, error: OSError) -> TraceError:
     return TraceError(f"{path} cannot be read: {error.strerror or error}; check the path and its permissions")
 
 
-def _bounded(path: Path, file: BinaryIO | gzip.GzipFile, max_bytes: int) -> bytearray:
-    """The content by chunks: one reading of `max_bytes` would reserve as much memory, however short the file is."""
-    content = bytearray()
-    while chunk := file.read(_CHUNK_BYTES):
-        content += chunk
-        if len(content) > max_bytes:
+def _append(text: bytearray, path: Path, file: BinaryIO | gzip.GzipFile, max_bytes: int) -> None:
+    """Read by chunks: one reading of `max_bytes` would reserve as much memory, however short the file is."""
+    while chunk := file.read1(_CHUNK_BYTES):  # type: ignore[union-attr]  # a file opened for reading bytes has it
+        text += chunk
+        if len(text) > max_bytes:
             raise TraceError(
                 f"{path} holds more than {max_bytes} bytes; the limit is {max_bytes}; record fewer steps, or raise it "
                 "with `kernelcast replay kineto --max-bytes`, at several times as much memory"
             )
-    return content

@@ -5,24 +5,23 @@ relative to `baseTimeNanoseconds` where that is given); Chrome's Trace Event For
 how a viewer shows times).
 """
 
-import json
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from kernelcast.exporter.replay import trace
 from kernelcast.exporter.replay.calls import ApiCall, Calls, Range
-from kernelcast.exporter.replay.formats import content
+from kernelcast.exporter.replay.formats import chrome, content, xla
+from kernelcast.exporter.replay.formats.chrome import ChromeTrace, Event, ExactFloat
+from kernelcast.exporter.replay.formats.processes import CallKeys, Gpus
+from kernelcast.exporter.replay.formats.unread import unread
 from kernelcast.exporter.replay.formats.waits import Launched, WaitingCall, wait_kind, waits
 from kernelcast.exporter.replay.regions import plain_name
 from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, Trace, TraceBuilder, TraceOrigin
-from kernelcast.wire.errors import TraceError
 
 KERNELS: Final = frozenset({"kernel"})
 COPIES: Final = frozenset({"gpu_memcpy", "memcpy"})
@@ -58,12 +57,10 @@ _SYNC_KINDS: Final = {
     "stream wait event": "stream_wait",
 }
 
-_NO_JSON_NUMBER: Final = re.compile(
-    r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|-?\b(?:inf(?:inity)?|nan|(?<!\.)\d{400,}(?!\.))\b', re.IGNORECASE | re.DOTALL
-)
-"""A number that JSON does not have or no float holds, or, in the group, text, which may contain the same letters."""
-
-Event = Mapping[str, Any]
+EXACT_MICROSECONDS: Final = 2**42
+"""50 days: the fraction of a longer time has nanoseconds that a float of microseconds does not hold."""
+NO_TIME_MICROSECONDS: Final = 60e6
+"""Where all other events of the GPU start later, 0 is no time but an absent one."""
 
 
 def read(path: Path, *, max_bytes: int = content.MAX_TRACE_BYTES) -> Trace:
@@ -76,53 +73,125 @@ def read(path: Path, *, max_bytes: int = content.MAX_TRACE_BYTES) -> Trace:
     Raises:
         TraceError: The file cannot be read, is damaged, too long, or not a Chrome trace.
     """
-    document = _parse(path, content.read(path, max_bytes=max_bytes))
-    events = _events(path, document)
-    head = document if isinstance(document, dict) else {}
-    base_ns = _base_ns(head.get("baseTimeNanoseconds"))
-    ranges = list(_ranges(events, base_ns))
-    calls = _calls(events, base_ns)
-    reader = _KinetoReader(TraceBuilder(), base_ns, _copy_sizes(events), Calls(calls, ranges))
-    for event in events:
+    text = content.read(path, max_bytes=max_bytes)
+    document = chrome.read(path, text)
+    events = _Events.of(document)
+    if any(_is_coarse(event.get("ts")) for event in events.gpu):
+        document = chrome.read(path, text, exact=True)
+        events = _Events.of(document)
+    base_ns = _base_ns(document.head.get("baseTimeNanoseconds"))
+    times = _Times(base_ns, zero_is_absent=_zero_is_absent(events.gpu))
+    ranges = list(_ranges(events.ranges, times))
+    keys = CallKeys(events.calls)
+    gpus = Gpus((event for event in events.gpu if _kind(event) not in SYNCS), _properties(document.head))
+    calls = _calls(events.calls, times, keys)
+    reader = _KinetoReader(TraceBuilder(), times, _copy_sizes(events.calls, keys), Calls(calls, ranges), keys, gpus)
+    for event in events.gpu:
         reader.record(event)
-    if not any(_category(event) in SYNCS for event in events):
-        for span, kind in _waits_of_calls(events, base_ns, calls):
+    if not any(_kind(event) in SYNCS for event in events.gpu):
+        for span, kind in _waits_of_calls(events, times, calls, keys, gpus):
             reader.recorder.sync(span, kind)
     for one in ranges:
         reader.recorder.range(one.start_ns, one.end_ns - one.start_ns, one.name)
-    return replace(reader.recorder.trace(_origin(path, head)), categories=_categories(events))
+    merged = keys.several or bool(gpus.processes)
+    read = reader.recorder.trace(_origin(path, document.head, gpus, merged=merged), plausible=True)
+    notes = (*document.notes, *_missing(document, events, keys), *read.notes, *events.unread())
+    return replace(read, categories=events.categories, read_ratio=_read_ratio(document, read.read_ratio), notes=notes)
 
 
-def _parse(path: Path, text: bytearray) -> Any:
-    """JSON as Kineto writes it: older versions leave `nan`, `inf` and control characters in it."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        pass
-    lenient = text.decode(errors="replace")
-    try:
-        with suppress(ValueError):  # for `inf`, and for more digits than `int` accepts
-            return json.loads(lenient, strict=False)
-        return json.loads(_NO_JSON_NUMBER.sub(lambda match: match[1] or "null", lenient), strict=False)
-    except (json.JSONDecodeError, RecursionError) as error:
-        where = f"line {error.lineno} column {error.colno}" if isinstance(error, json.JSONDecodeError) else "too deep"
-        message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-        raise TraceError(f"{path} is not JSON: {message} at {where}; record or copy the trace again") from error
+@dataclass(slots=True)
+class _Events:
+    """The complete events by what they are to a replay, each in the order of the file."""
+
+    gpu: list[Event] = field(default_factory=list)
+    calls: list[Event] = field(default_factory=list)
+    ranges: list[Event] = field(default_factory=list)
+    others: dict[str, list[Event]] = field(default_factory=dict)
+    categories: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def of(cls, document: ChromeTrace) -> "_Events":
+        """Sort the events of a file."""
+        events = cls()
+        buckets: dict[str, list[Event]] = {}
+        counts: Counter[str] = Counter()
+        unnamed: list[Event] = []
+        metadata: list[Event] = []
+        for event in document.events:
+            category, phase = event.get("cat"), event.get("ph", "X")
+            if phase == "X" and isinstance(category, str) and category:
+                if category not in buckets:
+                    buckets[category] = events._bucket(category.lower())
+                counts[category] += 1
+                buckets[category].append(event)
+            elif phase == "X":
+                unnamed.append(event)
+            elif phase == "M":
+                metadata.append(event)
+            elif phase == "B":
+                events._begun(category, counts).append(event)
+        names = xla.named(metadata) if unnamed else {}
+        for event in unnamed:
+            category, read = xla.classified(event, names)
+            if category:
+                counts[category] += 1
+                events._bucket(category).append({**read, "cat": category})
+        lowered: Counter[str] = Counter()
+        for category, number in counts.items():
+            lowered[category.lower()] += number
+        events.categories = tuple(lowered.most_common())
+        return events
+
+    def _begun(self, category: Any, counts: Counter[str]) -> list[Event]:
+        """The events of a pair of beginning and end, which is how PyTorch writes none."""
+        name = f"{category or 'events'} as pairs of beginning and end"
+        counts[name] += 1
+        return self._bucket(name)
+
+    def _bucket(self, category: str) -> list[Event]:
+        if category in _GPU:
+            return self.gpu
+        if category in CALLS:
+            return self.calls
+        return self.ranges if category in RANGES else self.others.setdefault(category, [])
+
+    def unread(self) -> tuple[str, ...]:
+        """A sentence about the events that are not read."""
+        times = {category: (len(events), _microseconds(events)) for category, events in self.others.items()}
+        return unread("events", times, sum(map(_microseconds, (self.gpu, self.calls, self.ranges))))
 
 
-def _events(path: Path, document: Any) -> list[Event]:
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    if not isinstance(events, list):
-        raise TraceError(
-            f"{path} is JSON but no Chrome trace: it has no list `traceEvents`; give a file that torch.profiler wrote"
-        )
-    for position, event in enumerate(events):
-        if not isinstance(event, dict):
-            raise TraceError(
-                f"{path} is no Chrome trace: event {position} is {type(event).__name__}, not an object; "
-                "give a file that torch.profiler wrote"
-            )
-    return events
+def _microseconds(events: Iterable[Event]) -> float:
+    """Sum of the durations that are numbers, and plausible."""
+    durations = (event.get("dur") for event in events)
+    return sum(one for one in durations if isinstance(one, int | float) and 0 <= one <= trace.MAX_DURATION_NS)
+
+
+def _is_coarse(microseconds: Any) -> bool:
+    return isinstance(microseconds, float) and microseconds > EXACT_MICROSECONDS and type(microseconds) is float
+
+
+def _zero_is_absent(events: Iterable[Event]) -> bool:
+    starts = (_nanoseconds(event.get("ts")) for event in events)
+    earliest_ns = min((start for start in starts if start), default=0)
+    return earliest_ns > NO_TIME_MICROSECONDS * NANOSECONDS_PER_MICROSECOND
+
+
+def _missing(document: ChromeTrace, events: _Events, keys: CallKeys) -> tuple[str, ...]:
+    """A sentence about the work that a file without its end lacks."""
+    if not document.end:
+        return ()
+    there = {keys.of_work(event) for event in events.gpu}
+    launches = [event for event in events.calls if "Launch" in _text(event.get("name", ""))]
+    lacking = sum(keys.of_call(event) not in there for event in launches)
+    return (f"{lacking} of its {len(launches)} launching calls have no work of a GPU in it",) if launches else ()
+
+
+def _read_ratio(document: ChromeTrace, of_gpu: float) -> float:
+    if document.end:
+        return float("nan")
+    listed = len(document.events) + document.damaged
+    return min(of_gpu, len(document.events) / listed if listed else 1.0)
 
 
 def _base_ns(value: Any) -> int:
@@ -131,33 +200,53 @@ def _base_ns(value: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class _Times:
+    """Reads events' times: what they count from, and whether 0 says that there is none."""
+
+    base_ns: int
+    zero_is_absent: bool
+
+    def of(self, event: Event) -> tuple[int, int] | None:
+        """Start and duration; None without a plausible one."""
+        start_ns = _nanoseconds(event.get("ts"))
+        duration_ns = _nanoseconds(event.get("dur"))
+        if start_ns is None or duration_ns is None or not 0 <= duration_ns <= trace.MAX_DURATION_NS:
+            return None
+        if start_ns == 0 and self.zero_is_absent:
+            return None
+        start_ns += self.base_ns
+        return (start_ns, duration_ns) if 0 <= start_ns < 2**62 else None
+
+
+@dataclass(frozen=True, slots=True)
 class _KinetoReader:
-    """Passes events one by one to a `TraceBuilder`; `sizes` and `calls` are by correlation id."""
+    """Passes events one by one to a `TraceBuilder`; `sizes` and `calls` are by the keys of `keys`."""
 
     recorder: TraceBuilder
-    base_ns: int
-    sizes: Mapping[str | None, int]
+    times: _Times
+    sizes: Mapping[Hashable, int]
     calls: Calls
+    keys: CallKeys
+    gpus: Gpus
 
     def record(self, event: Event) -> None:
-        """Record an event if it is one of a GPU."""
-        category = _category(event)
-        if category not in _GPU:
-            return
-        arguments = _arguments(event)
-        span = _span(event, arguments, self.base_ns)
-        if span is None:
+        """Record an event of a GPU."""
+        category, arguments = _kind(event), _arguments(event)
+        times = self.times.of(event)
+        if times is None:
             self.recorder.unusable()
             return
+        span = Span(*times, self.gpus.index(event))
         name = _text(event.get("name", ""))
-        correlation = _correlation(arguments)
+        key = self.keys.of_work(event)
         if category in KERNELS:
             graph = bool(_integer(arguments.get("graph node id")))
-            cause = self.calls.cause(correlation, span.start_ns, graph=graph)
+            cause = self.calls.cause(key, span.start_ns, graph=graph)
             stream = _integer(arguments.get("stream"))
-            self.recorder.launch(span, name, _configuration(arguments), stream, cause)
+            context = str(arguments.get("context"))
+            self.recorder.launch(span, name, _configuration(arguments), stream, cause, context=context)
         elif category in COPIES | MEMSETS:
-            size_bytes = _integer(arguments.get("bytes"), self.sizes.get(correlation, 0))
+            size_bytes = _integer(arguments.get("bytes"), self.sizes.get(key, 0))
             if category in MEMSETS:
                 self.recorder.memset(span, size_bytes)
             else:
@@ -166,67 +255,60 @@ class _KinetoReader:
             self.recorder.sync(span, _SYNC_KINDS.get(name.lower(), trace.UNKNOWN))
 
 
-def _calls(events: list[Event], base_ns: int) -> dict[Hashable, ApiCall]:
+def _calls(events: list[Event], times: _Times, keys: CallKeys) -> dict[Hashable, ApiCall]:
     """Calls of the runtime and the driver; of several with one correlation id the first, which the program made."""
     calls: dict[Hashable, ApiCall] = {}
     for event in events:
-        if _category(event) not in CALLS:
-            continue
-        arguments = _arguments(event)
-        span = _span(event, arguments, base_ns)
-        correlation = _correlation(arguments)
-        if (
-            span is None
-            or correlation is None
-            or (correlation in calls and calls[correlation].start_ns <= span.start_ns)
-        ):
+        key, when = keys.of_call(event), times.of(event)
+        if when is None or key is None or (key in calls and calls[key].start_ns <= when[0]):
             continue
         graph = "GraphLaunch" in _text(event.get("name", ""))
-        calls[correlation] = ApiCall(_thread(event), span.start_ns, graph)
+        calls[key] = ApiCall(_thread(event), when[0], graph)
     return calls
 
 
-def _waits_of_calls(events: list[Event], base_ns: int, calls: Mapping[Hashable, ApiCall]) -> Iterator[tuple[Span, str]]:
+def _waits_of_calls(
+    events: _Events, times: _Times, calls: Mapping[Hashable, ApiCall], keys: CallKeys, gpus: Gpus
+) -> Iterator[tuple[Span, str]]:
     """Waits of a trace that records none; none where no work of a GPU says which GPU it was."""
-    launched, devices = [], []
-    waiting = []
-    for event in events:
-        category, arguments = _category(event), _arguments(event)
-        kind = wait_kind(_text(event.get("name", ""))) if category in CALLS else ""
-        span = _span(event, arguments, base_ns) if kind or category in _GPU else None
-        if span is None:
+    launched: dict[str, list[Launched]] = {}
+    devices = []
+    for event in events.gpu:
+        if times.of(event) is None:
             continue
-        if kind:
-            waiting.append(WaitingCall(_thread(event), span.start_ns, span.duration_ns, kind))
-            continue
-        devices.append(span.device)
-        call = calls.get(_correlation(arguments))
-        if call is not None:
-            launched.append(Launched(call.thread, call.start_ns, span.device))
-    return waits(waiting, launched, devices[0]) if devices else iter(())
+        devices.append(gpus.index(event))
+        key = keys.of_work(event)
+        call = None if key is None else calls.get(key)
+        if call is not None and isinstance(key, tuple):
+            launched.setdefault(key[0], []).append(Launched(call.thread, call.start_ns, devices[-1]))
+    waiting: dict[str, list[WaitingCall]] = {}
+    for event in events.calls if devices else ():
+        kind = wait_kind(_text(event.get("name", "")))
+        when = times.of(event) if kind else None
+        if when is not None:
+            waiting.setdefault(str(event.get("pid")), []).append(WaitingCall(_thread(event), *when, kind))
+    for process, its_calls in waiting.items():
+        its_work = launched.get(process, [])
+        yield from waits(its_calls, its_work, its_work[0].device if its_work else devices[0])
 
 
-def _ranges(events: list[Event], base_ns: int) -> Iterator[Range]:
+def _ranges(events: Iterable[Event], times: _Times) -> Iterator[Range]:
     """A range that the program named with `record_function`, or a step of the profiler."""
     for event in events:
-        span = _span(event, _arguments(event), base_ns) if _category(event) in RANGES else None
-        if span is not None:
+        when = times.of(event)
+        if when is not None:
             name = plain_name(_text(event.get("name", "")))
-            yield Range(_thread(event), span.start_ns, span.start_ns + span.duration_ns, name)
+            yield Range(_thread(event), when[0], when[0] + when[1], name)
 
 
-def _categories(events: list[Event]) -> tuple[tuple[str, int], ...]:
-    return tuple(Counter(filter(None, map(_category, events))).most_common())
-
-
-def _thread(event: Event) -> Hashable:
+def _thread(event: Event) -> tuple[str, str]:
     return str(event.get("pid")), str(event.get("tid"))
 
 
-def _category(event: Event) -> str:
-    """The category of a complete event in lower case: before Kineto 0.4 it was `Kernel`, `Memcpy`, `Memset`."""
-    category = event.get("cat")
-    return category.lower() if isinstance(category, str) and event.get("ph", "X") == "X" else ""
+def _kind(event: Event) -> str:
+    """The category in lower case: before Kineto 0.4 it was `Kernel`, `Memcpy`, `Memset`."""
+    category: str = event["cat"]
+    return category.lower()
 
 
 def _arguments(event: Event) -> Event:
@@ -234,29 +316,26 @@ def _arguments(event: Event) -> Event:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def _correlation(arguments: Event) -> str | None:
-    """The id that a call has in common with the work it launched; None for an event without one."""
-    correlation = arguments.get("correlation")
-    return None if correlation is None else str(correlation)
-
-
-def _span(event: Event, arguments: Event, base_ns: int) -> Span | None:
-    start_ns = _nanoseconds(event.get("ts"))
-    duration_ns = _nanoseconds(event.get("dur"))
-    if start_ns is None or duration_ns is None or not 0 <= duration_ns <= trace.MAX_DURATION_NS:
-        return None
-    start_ns += base_ns
-    if not 0 <= start_ns < 2**62:
-        return None
-    return Span(start_ns, duration_ns, _integer(arguments.get("device"), _integer(event.get("pid"))))
-
-
 def _nanoseconds(microseconds: Any) -> int | None:
+    if isinstance(microseconds, str):
+        return _exact_nanoseconds(microseconds)
+    if isinstance(microseconds, ExactFloat):
+        return _exact_nanoseconds(microseconds.text)
     if isinstance(microseconds, bool) or not isinstance(microseconds, int | float):
         return None
     if microseconds != microseconds or abs(microseconds) > 2**62:  # noqa: PLR0124 - what NaN is
         return None
     return round(microseconds * NANOSECONDS_PER_MICROSECOND)
+
+
+def _exact_nanoseconds(microseconds: str) -> int | None:
+    try:
+        number = Decimal(microseconds)
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or not -(2**62) <= number <= 2**62:
+        return None
+    return round(number * NANOSECONDS_PER_MICROSECOND)
 
 
 def _integer(value: Any, absent: int = 0) -> int:
@@ -301,33 +380,37 @@ def _pinned(name: str) -> str:
     return trace.PAGEABLE if "Pageable" in name else ""
 
 
-def _copy_sizes(events: list[Event]) -> dict[str | None, int]:
-    """Bytes by correlation id, from the runtime's calls: AMD's copies do not say their own size."""
-    return dict(_sizes(events))
-
-
-def _sizes(events: list[Event]) -> Iterator[tuple[str, int]]:
+def _copy_sizes(events: Iterable[Event], keys: CallKeys) -> dict[Hashable, int]:
+    """Bytes by call, from the runtime's calls: AMD's copies do not say their own size."""
+    sizes: dict[Hashable, int] = {}
     for event in events:
-        arguments = _arguments(event) if _category(event) in CALLS else {}
-        correlation = _correlation(arguments)
-        if "size" in arguments and correlation is not None:
-            yield correlation, _integer(arguments["size"])
+        arguments = _arguments(event)
+        key = keys.of_call(event) if "size" in arguments else None
+        if key is not None:
+            sizes[key] = _integer(arguments["size"])
+    return sizes
 
 
-def _origin(path: Path, head: Event) -> TraceOrigin:
+def _properties(head: Event) -> dict[int, str]:
+    """Product names by the number in the file's list of GPUs."""
+    listed = head.get("deviceProperties")
+    return {
+        _integer(device.get("id")): _text(device.get("name", ""))
+        for device in (listed if isinstance(listed, list) else ())
+        if isinstance(device, dict)
+    }
+
+
+def _origin(path: Path, head: Event, gpus: Gpus, *, merged: bool) -> TraceOrigin:
+    """Facts about the file; one of several ranks has the rank of none."""
     distributed = head.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     rank = distributed.get("rank")
-    properties = head.get("deviceProperties")
-    models = {
-        _integer(device.get("id")): _text(device.get("name", ""))
-        for device in (properties if isinstance(properties, list) else ())
-        if isinstance(device, dict)
-    }
     return TraceOrigin(
         title=_text(head.get("traceName") or path.name),
         digest=content.digest(path),
-        models=models,
-        rank=_text(rank) if isinstance(rank, int | str) else "",
+        models=gpus.models,
+        processes=gpus.processes,
+        rank=_text(rank) if isinstance(rank, int | str) and not merged else "",
         world_size=_integer(distributed.get("world_size")),
     )

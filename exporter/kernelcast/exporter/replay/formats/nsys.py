@@ -5,31 +5,38 @@ and columns differ between versions, so each query selects only columns that the
 """
 
 import sqlite3
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from kernelcast.exporter.replay import trace
-from kernelcast.exporter.replay.calls import ApiCall, Calls, Range
+from kernelcast.exporter.replay.calls import ApiCall, Calls, LaunchCause, Range
 from kernelcast.exporter.replay.formats import content
+from kernelcast.exporter.replay.formats.unread import unread
 from kernelcast.exporter.replay.regions import plain_name
 from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, Trace, TraceBuilder, TraceOrigin
 from kernelcast.wire.errors import TraceError
+from kernelcast.wire.kernels import WHOLE_GRAPHS
 
 KERNEL_TABLE: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 COPY_TABLE: Final = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET_TABLE: Final = "CUPTI_ACTIVITY_KIND_MEMSET"
 SYNC_TABLE: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-CALL_TABLE: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
+GRAPH_TABLE: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+"""Graphs as a whole: Nsight's default, `--cuda-graph-trace=graph`."""
+CALL_TABLES: Final = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 RANGE_TABLE: Final = "NVTX_EVENTS"
+_READ: Final = {KERNEL_TABLE, COPY_TABLE, MEMSET_TABLE, SYNC_TABLE, GRAPH_TABLE, RANGE_TABLE, *CALL_TABLES}
+_NO_EVENTS: Final = ("ENUM_", "TARGET_INFO_", "META_DATA_", "ANALYSIS_")
 _PUSH_POP: Final = 59
 """`NvtxPushPopRange`, in ENUM_NSYS_EVENT_TYPE; start/end ranges (60) may cross threads, so no launch is within one."""
 _MARK_TABLES: Final = ("META_DATA_EXPORT", "StringIds", "TARGET_INFO_SESSION_START_TIME", KERNEL_TABLE)
 _SQLITE_MAGIC: Final = b"SQLite format 3\x00"
 
-# CUpti_ActivityMemcpyKind, CUpti_ActivitySynchronizationType, and nsys's ENUM_CUDA_MEM_KIND
+# nsys's ENUM_CUDA_MEMCPY_OPER (11 to 13: unified memory), CUpti_ActivitySynchronizationType, ENUM_CUDA_MEM_KIND
 _COPY_KINDS: Final = {
     1: trace.H2D,
     2: trace.D2H,
@@ -41,10 +48,15 @@ _COPY_KINDS: Final = {
     8: trace.D2D,
     9: trace.H2H,
     10: trace.P2P,
+    11: trace.H2D,
+    12: trace.D2H,
+    13: trace.D2D,
 }
 _SYNC_KINDS: Final = {1: "event", 2: "stream_wait", 3: "stream", 4: "context"}
 _MEMORY_KINDS: Final = {0: trace.PAGEABLE, 1: trace.PINNED}
 _HOST_SIDE: Final = {trace.H2D: "srcKind", trace.D2H: "dstKind", trace.H2H: "srcKind"}
+
+_PID_MASK: Final = 2**24 - 1
 
 Row = dict[str, Any]
 
@@ -62,6 +74,7 @@ def read(path: Path) -> Trace:
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as database:
             database.text_factory = lambda text: text.decode(errors="replace")
+            database.execute("PRAGMA writable_schema = ON")  # or SQLite reads nothing of a file that is cut
             return _read(path, database)
     except sqlite3.Error as error:
         raise TraceError(f"{path} is a damaged SQLite file: {error}; export it again with nsys export") from error
@@ -91,9 +104,71 @@ def _read(path: Path, database: sqlite3.Connection) -> Trace:
     reader.copies()
     reader.memsets()
     reader.syncs()
-    return reader.recorder.trace(
-        TraceOrigin(title=path.name, digest=content.digest(path), models=_models(reader), rank="", world_size=0)
+    read = reader.recorder.trace(
+        TraceOrigin(title=path.name, digest=content.digest(path), models=reader.gpus.models, rank="", world_size=0),
+        plausible=True,
     )
+    if reader.damaged and not read.has_gpu_activity:
+        raise sqlite3.DatabaseError(reader.damaged[0])
+    return replace(
+        read,
+        read_ratio=float("nan") if reader.damaged else read.read_ratio,
+        notes=(*reader.damaged, *reader.gpus.notes, *read.notes, *reader.unread()),
+    )
+
+
+class _NsysGpus:
+    """Numbers the GPUs of an export: each process has its own numbers, which the export maps to the machine's.
+
+    Attributes:
+        models: Product names, by number.
+        notes: A sentence where numbers of several processes are not mapped.
+    """
+
+    def __init__(self, rows: Callable[[str, tuple[str, ...]], Iterator[Row]]) -> None:
+        self._mapped: dict[tuple[int, int], int] = {}
+        self._processes: dict[int, set[int]] = {}
+        by_id: dict[int, str] = {}
+        by_cuda: dict[int, str] = {}
+        ids: dict[str, int] = {}
+        for row in rows("TARGET_INFO_GPU", ("id", "cuDevice", "name", "uuid")):
+            own, number = _number(row.get("id")), _number(row.get("cuDevice"))
+            name = str(row.get("name") or "")
+            if own is not None:
+                by_id[own] = name
+                ids[str(row.get("uuid"))] = own
+            number = own if number is None else number
+            if number is not None:
+                by_cuda[number] = name if by_cuda.get(number, name) == name else ""
+        for row in rows("TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId", "pid", "uuid")):
+            process, recorded, own = (_number(row.get(column)) for column in ("pid", "cudaId", "gpuId"))
+            own = ids.get(str(row.get("uuid"))) if own is None else own
+            if process is not None and recorded is not None and own is not None and own in by_id:
+                self._mapped[process, recorded] = own
+        self.models = by_id if self._mapped else by_cuda
+        self._several = len(by_id) > 1
+
+    def index(self, row: Row) -> int:
+        """The number of the GPU that a row is of."""
+        recorded = _whole(row.get("deviceId"))
+        process = _process(_number(row.get("globalPid"))) & _PID_MASK
+        number = self._mapped.get((process, recorded))
+        if number is None:
+            number = recorded
+            self._processes.setdefault(recorded, set()).add(process)
+        return number
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not known about the numbers."""
+        if not self._several:
+            return ()
+        return tuple(
+            f"{len(processes)} processes call a GPU {number}, and the export does not say which GPUs these are: "
+            "they are taken as one"
+            for number, processes in sorted(self._processes.items())
+            if len(processes) > 1
+        )
 
 
 class _NsysReader:
@@ -103,7 +178,9 @@ class _NsysReader:
         self._database = database
         self._tables = tables
         self.recorder = TraceBuilder()
+        self.damaged: list[str] = []
         self._origin_ns = self._session_start_ns()
+        self.gpus = _NsysGpus(self.rows)
         self._strings = {row.get("id"): str(row.get("value") or "") for row in self.rows("StringIds", ("id", "value"))}
 
     def kernels(self) -> None:
@@ -112,15 +189,27 @@ class _NsysReader:
         for one in ranges:
             self.recorder.range(one.start_ns, one.end_ns - one.start_ns, one.name)
         calls = Calls(self._calls(), ranges)
-        columns = ("demangledName", "shortName", "mangledName", "streamId", "registersPerThread", "globalPid")
+        columns = ("demangledName", "shortName", "mangledName", "streamId", "registersPerThread")
         shape = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory", "dynamicSharedMemory")
-        more = ("localMemoryPerThread", "correlationId", "graphNodeId")
+        more = ("localMemoryPerThread", "correlationId", "graphNodeId", "contextId")
+        by_node = set()
         for row, span in self._spans(KERNEL_TABLE, (*columns, *shape, *more)):
             names = (self._strings.get(row.get(column)) for column in columns[:3])
             name = next((name for name in names if name), trace.UNKNOWN)
-            correlation = (_process(row.get("globalPid")), row.get("correlationId"))
-            cause = calls.cause(correlation, span.start_ns, graph=bool(_whole(row.get("graphNodeId"))))
-            self.recorder.launch(span, name, _configuration(row), _whole(row.get("streamId")), cause)
+            node = bool(_whole(row.get("graphNodeId")))
+            correlation = _correlation(row)
+            if node:
+                by_node.add(correlation)
+            self._launch(row, span, name, _configuration(row), calls.cause(correlation, span.start_ns, graph=node))
+        for row, span in self._spans(GRAPH_TABLE, ("streamId", "correlationId", "contextId")):
+            correlation = _correlation(row)
+            if correlation not in by_node:
+                cause = calls.cause(correlation, span.start_ns, graph=True)
+                self._launch(row, span, WHOLE_GRAPHS, LaunchConfiguration(), cause)
+
+    def _launch(self, row: Row, span: Span, name: str, configuration: LaunchConfiguration, cause: LaunchCause) -> None:
+        context = (row.get("globalPid"), row.get("contextId"))
+        self.recorder.launch(span, name, configuration, _whole(row.get("streamId")), cause, context=context)
 
     def copies(self) -> None:
         """Copies, pinned or pageable by the kind of memory on the host's side."""
@@ -140,39 +229,72 @@ class _NsysReader:
             self.recorder.sync(span, _SYNC_KINDS.get(_whole(row.get("syncType")), trace.UNKNOWN))
 
     def _calls(self) -> dict[Hashable, ApiCall]:
-        """Calls of the runtime, by process and correlation id."""
+        """Calls of the runtime, else the driver, by process and correlation id."""
         calls: dict[Hashable, ApiCall] = {}
-        for row in self.rows(CALL_TABLE, ("start", "globalTid", "correlationId", "nameId")):
-            start, thread, correlation = row.get("start"), row.get("globalTid"), row.get("correlationId")
-            if isinstance(start, int) and isinstance(thread, int) and isinstance(correlation, int):
-                graph = "GraphLaunch" in self._strings.get(row.get("nameId"), "")
-                calls[_process(thread), correlation] = ApiCall(thread, self._origin_ns + start, graph)
+        for table in CALL_TABLES:
+            for row in self.rows(table, ("start", "globalTid", "correlationId", "nameId")):
+                start, thread = _number(row.get("start")), _number(row.get("globalTid"))
+                correlation = _number(row.get("correlationId"))
+                if start is not None and thread is not None and correlation is not None:
+                    graph = "GraphLaunch" in self._strings.get(row.get("nameId"), "")
+                    call = ApiCall(thread, self._origin_ns + start, graph)
+                    calls.setdefault((_process(thread), correlation), call)
         return calls
 
     def _ranges(self) -> Iterator[Range]:
         """NVTX ranges that were pushed and popped."""
         for row in self.rows(RANGE_TABLE, ("start", "end", "eventType", "text", "textId", "globalTid")):
-            start, end, thread = row.get("start"), row.get("end"), row.get("globalTid")
-            if row.get("eventType") != _PUSH_POP or not isinstance(start, int) or not isinstance(end, int):
+            start, end, thread = (_number(row.get(column)) for column in ("start", "end", "globalTid"))
+            if _number(row.get("eventType")) != _PUSH_POP or start is None or end is None:
                 continue
-            if isinstance(thread, int) and 0 <= end - start <= trace.MAX_DURATION_NS and abs(start) <= 2**61:
+            if thread is not None and 0 <= end - start <= trace.MAX_DURATION_NS and abs(start) <= 2**61:
                 name = plain_name(str(row.get("text") or self._strings.get(row.get("textId")) or ""))
                 yield Range(thread, self._origin_ns + start, self._origin_ns + end, name)
 
+    def unread(self) -> tuple[str, ...]:
+        """A sentence about the tables of timed events that are not read."""
+        left_out: dict[str, tuple[int, float]] = {}
+        read_ns = 0.0
+        for table in sorted(self._tables):
+            if table.startswith(_NO_EVENTS) or not {"start", "end"} <= self._columns(table):
+                continue
+            try:
+                query = f'SELECT count(*), total("end" - start) FROM "{table}" WHERE "end" >= start'  # noqa: S608 - of the file
+                number, length_ns = self._database.execute(query).fetchone()
+            except sqlite3.Error:
+                continue
+            if table in _READ:
+                read_ns += length_ns
+            elif number:
+                left_out[table] = (number, length_ns)
+        return unread("tables", left_out, read_ns)
+
+    def _columns(self, table: str) -> set[str]:
+        quoted = table.replace('"', '""')
+        return {row[1] for row in self._database.execute(f'PRAGMA table_info("{quoted}")')}
+
     def rows(self, table: str, columns: tuple[str, ...]) -> Iterator[Row]:
-        """The rows of a table, with those of the columns that it has; none where there is no such table."""
+        """The rows of a table, with those of the columns that it has; none where there is no such table.
+
+        Of a damaged table it yields the rows before the damage.
+        """
         if table not in self._tables:
             return
-        present = {row[1] for row in self._database.execute(f'PRAGMA table_info("{table}")')}
+        present = self._columns(table)
         wanted = [column for column in columns if column in present]
         if not wanted:
             return
         listed = ", ".join(f'"{column}"' for column in wanted)
-        for values in self._database.execute(f'SELECT {listed} FROM "{table}"'):  # noqa: S608 - our own constants
-            yield dict(zip(wanted, values, strict=True))
+        number = 0
+        try:
+            for values in self._database.execute(f'SELECT {listed} FROM "{table}"'):  # noqa: S608 - our own constants
+                number += 1
+                yield dict(zip(wanted, values, strict=True))
+        except sqlite3.DatabaseError as error:
+            self.damaged.append(f"{table} is damaged after {number} rows: {error}; what follows is missing")
 
     def _spans(self, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Row, Span]]:
-        for row in self.rows(table, ("start", "end", "deviceId", *columns)):
+        for row in self.rows(table, ("start", "end", "deviceId", "globalPid", *columns)):
             span = self._span(row)
             if span is None:
                 self.recorder.unusable()
@@ -180,18 +302,18 @@ class _NsysReader:
                 yield row, span
 
     def _span(self, row: Row) -> Span | None:
-        start, end = row.get("start"), row.get("end")
-        if not isinstance(start, int) or not isinstance(end, int) or abs(start) > 2**61:
+        start, end = _number(row.get("start")), _number(row.get("end"))
+        if start is None or end is None or abs(start) > 2**61 or not 0 <= end - start <= trace.MAX_DURATION_NS:
             return None
-        if not 0 <= end - start <= trace.MAX_DURATION_NS:
+        if start == end == 0:  # CUPTI's word for times that it could not collect
             return None
-        return Span(self._origin_ns + start, end - start, _whole(row.get("deviceId")))
+        return Span(self._origin_ns + start, end - start, self.gpus.index(row))
 
     def _session_start_ns(self) -> int:
         """Times in the export count from here."""
         for row in self.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)):
-            start_ns = row.get("utcEpochNs")
-            if isinstance(start_ns, int) and 0 <= start_ns < 2**61:
+            start_ns = _number(row.get("utcEpochNs"))
+            if start_ns is not None and 0 <= start_ns < 2**61:
                 return start_ns
         return 0
 
@@ -211,22 +333,30 @@ def _dimensions(row: Row, stem: str) -> str:
     return "" if -1 in parts else "x".join(str(part) for part in parts)
 
 
-def _process(number: Any) -> int:
+def _correlation(row: Row) -> tuple[int, int | None]:
+    return _process(_number(row.get("globalPid"))), _number(row.get("correlationId"))
+
+
+def _process(number: int | None) -> int:
     """The process in a serialised global thread or process id: its low 24 bits name the thread."""
-    return number >> 24 if isinstance(number, int) else -1
+    return -1 if number is None else number >> 24
+
+
+def _number(value: Any) -> int | None:
+    """A whole number: SQLite does not hold a column to its type, and tools that copy an export write text or floats."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value) if abs(value) < 2**62 and value == int(value) else None
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            return None
+    return None
 
 
 def _whole(value: Any, absent: int = 0) -> int:
-    """A whole number that fits a column; SQLite does not hold a column to its type."""
-    return value if isinstance(value, int) and 0 <= value <= trace.MAX_WHOLE else absent
-
-
-def _models(reader: _NsysReader) -> dict[int, str]:
-    """Product names by CUDA's device number; nsys's own number for the GPU may differ from it."""
-    models: dict[int, str] = {}
-    for row in reader.rows("TARGET_INFO_GPU", ("id", "cuDevice", "name")):
-        own, by_cuda = row.get("id"), row.get("cuDevice")
-        number = own if by_cuda is None else by_cuda
-        if isinstance(number, int):
-            models[number] = str(row.get("name") or "")
-    return models
+    """A whole number that fits a column."""
+    number = _number(value)
+    return number if number is not None and 0 <= number <= trace.MAX_WHOLE else absent

@@ -23,7 +23,7 @@ def open_since(labels: str = f"{_BY}, value, rule") -> str:
 
 def first_screen() -> tuple[Placed, ...]:
     """Counts, open hints, kept hints, then both over time."""
-    counts = (_open_count(), _pending_count(), _count("kept", "green"), _count("rolled_back", "orange"), _best())
+    counts = (_open_count(), _pending_count(), _kept_count(), _rolled_back_count(), _best())
     return (*counts, _open(), _kept(), _gain(), _events())
 
 
@@ -55,16 +55,30 @@ def _pending_count() -> Placed:
     return stat(text, [Query(pending)], axis, width=5, height=3)
 
 
-def _count(state: str, color: str) -> Placed:
-    words = state.replace("_", " ")
+def _kept_series() -> str:
+    """Series of processes that have kept a hint, whenever that was: the first hint that is kept creates its series."""
+    return promql.series(kernel.HINT_OUTCOMES, extra=('state="kept"',))
+
+
+def _kept_count() -> Placed:
     text = PanelText(
-        f"Hints {words}",
-        f"Hints that programs have {words} in this time range, each process counted once.",
+        "Hints kept",
+        "Hints that programs have kept, each process counted once.",
         EmptyText("none", liveness.PROGRAMS),
-        runbooks=("KernelcastHintRolledBack",) if state == "rolled_back" else (),
     )
-    outcomes = promql.series(kernel.HINT_OUTCOMES, extra=(f'state="{state}"',))
-    axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, color)))
+    axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "green")))
+    return stat(text, [Query(f"count({_kept_series()})")], axis, width=5, height=3)
+
+
+def _rolled_back_count() -> Placed:
+    text = PanelText(
+        "Hints rolled back",
+        "Hints that programs have rolled back in this time range, each process counted once.",
+        EmptyText("none", liveness.PROGRAMS),
+        runbooks=("KernelcastHintRolledBack",),
+    )
+    outcomes = promql.series(kernel.HINT_OUTCOMES, extra=('state="rolled_back"',))
+    axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "orange")))
     return stat(text, [Query(f"sum({promql.happened(outcomes, window='$__range')})")], axis, width=5, height=3)
 
 
@@ -112,17 +126,17 @@ def _open() -> Placed:
 def _kept() -> Placed:
     text = PanelText(
         "Hints kept, and their measured gain",
-        "Tunables whose hint a program kept in this time range, the value now, and the effect that the program "
-        "measured: kernel time after over kernel time before.",
+        "Tunables whose hint a program has kept, the value now, and the effect that the program measured: kernel time "
+        "after over kernel time before.",
         EmptyText("no hint was kept", liveness.PROGRAMS),
     )
-    kept = promql.happened(promql.series(kernel.HINT_OUTCOMES, extra=('state="kept"',)), window="$__range")
+    kept = f"count by ({_BY}) ({_kept_series()})"
     tunables = promql.series(kernel.TUNABLE_INFO, free=("kernel",))
     effect = f"min by ({_BY}) ({promql.series(kernel.HINT_MEASURED)})"
     return table(
         text,
         [
-            column(f"sum by ({_BY}) ({kept})"),
+            column(kept),
             column(f"group by ({_BY}, value) ({tunables}) and on ({_BY}) ({kept})"),
             column(f"{effect} and on ({_BY}) ({kept})"),
         ],

@@ -1,0 +1,23 @@
+"""What a program's phases say about it, in one sentence."""
+
+import pytest
+
+from kernelcast.wire.verdict import verdict
+
+
+@pytest.mark.parametrize(
+    ("phases", "idle", "said"),
+    [
+        ({"data": 0.04, "forward": 0.3, "backward": 0.66}, None, "compute-bound: forward and backward take 96 %"),
+        ({"data": 0.04, "forward": 0.3, "backward": 0.66}, 0.45, "host-bound: the GPU is idle for 45 %"),
+        ({"forward": 0.1, "compilation": 0.9}, None, "90 % of the time is compilation"),
+        ({"forward": 0.1, "checkpoint": 0.9}, None, "90 % of the time is saving checkpoints"),
+        ({"optimizer": 0.9, "forward": 0.1}, None, "optimizer takes most of the step, 90 %"),
+    ],
+)
+def test_the_verdict_names_the_most_important_cause(phases: dict[str, float], idle: float | None, said: str) -> None:
+    assert said in verdict(phases, idle)
+
+
+def test_without_phases_there_is_no_verdict() -> None:
+    assert verdict({}) == ""
