@@ -108,7 +108,7 @@ def test_a_program_that_ends_while_it_waits_to_reconnect_still_sends_everything(
 
 
 def test_a_hint_changes_the_value_at_a_step_boundary_and_its_outcome_comes_back(node: Node) -> None:
-    probe = start(node)
+    probe = start(node, devices=(DeviceClaim("GPU-1"),))
     block = probe.tunable("block_size", [48, 128], 48, Terms(kind="block_size"))
     probe.step()
     eventually(lambda: bool(node.server.processes() and node.server.processes()[0].tunables))

@@ -424,6 +424,7 @@ class ReportSender:
         self._leave(final=True)  # an exporter may be killed before it has stored the frames
         if sent or self._retry(self._send_new, deadline):
             self._retry(self._last_outcomes_sent, began + 2 * LAST_ANSWER_SECONDS)
+            self._retry(self._has_reception, self._hello_sent_at + LAST_ANSWER_SECONDS)
             self._retry(lambda: self._send(Bye()), deadline)
             # The exporter writes what Kafka does not have yet to its disk, and confirms it then.
             self._retry(self._all_confirmed, deadline)
@@ -453,6 +454,10 @@ class ReportSender:
         if self._holds_outcomes() and not self._holds_outcomes(LAST_ANSWER_SECONDS):
             outcomes.doubt()
         return self._send_outcomes(LAST_ANSWER_SECONDS) and not outcomes
+
+    def _has_reception(self) -> bool:
+        self._receive()
+        return self.reception != Reception()
 
     def _all_confirmed(self) -> bool:
         self._receive()

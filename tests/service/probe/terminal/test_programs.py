@@ -66,13 +66,13 @@ def boxes(text: str) -> int:
 
 def test_a_loop_with_explicit_steps_has_one_line_and_a_report_with_its_steps(node: Node, tmp_path: Path) -> None:
     report = tmp_path / "run.json"
-    arguments = [sys.executable, *PROBE, "--report", str(report), "--", sys.executable, "-c", PLAIN, "60"]
+    arguments = [sys.executable, *PROBE, "--report", str(report), "--", sys.executable, "-c", PLAIN, "300"]
     done = run(arguments, environment(KERNELCAST_SOCKET=str(node.path)))
     (line,) = ours(done.stderr)
     assert "has not used a GPU; steps are measured, kernels cannot be; see http://127.0.0.1:19400/" in line
     assert boxes(done.stderr) == 1
     found = json.loads(report.read_text())
-    assert (found["steps"], found["items"], found["has_ended"]) == (60, 480, True)
+    assert (found["steps"], found["items"], found["has_ended"]) == (300, 2400, True)
     assert set(found["phase_seconds"]) >= {"data"}
 
 
