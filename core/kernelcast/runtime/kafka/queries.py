@@ -1,13 +1,13 @@
-"""Queries through an administration client, which a consumer's client does not have: newest timestamps, ids of topics.
+"""Queries through an administration client: newest timestamps, ids of topics; and ends of partitions without a wait.
 
 `offsets.OffsetQueries` calls them on the consumer's thread.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec  # its package does not export it to type checkers
 
 NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -48,3 +48,23 @@ def newest_timestamps_ms(
             if timestamp_ms > 0:
                 found[partition.topic, partition.partition] = timestamp_ms
     return found
+
+
+def ask_for_ends(admin: Any, keys: Iterable[tuple[str, int]], timeout_seconds: float) -> dict[TopicPartition, Any]:
+    """Query the next offsets that a reader of committed messages gets; returns futures at once."""
+    latest: Any = OffsetSpec
+    asked = {TopicPartition(*key): latest.latest() for key in keys}
+    level = IsolationLevel.READ_COMMITTED
+    futures: dict[TopicPartition, Any] = admin.list_offsets(
+        asked, isolation_level=level, request_timeout=timeout_seconds
+    )
+    return futures
+
+
+def answered_ends(futures: Mapping[TopicPartition, Any]) -> dict[tuple[str, int], int]:
+    """Return the ends that Kafka has told; librdkafka 2.16 gives -1001 for a request that has timed out."""
+    ends: dict[tuple[str, int], int] = {}
+    for partition, future in futures.items():
+        if future.exception() is None and (offset := int(future.result().offset)) >= 0:
+            ends[partition.topic, partition.partition] = offset
+    return ends

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin._listoffsets import OffsetSpec  # its package does not export it to type checkers
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from kernelcast.runtime.kafka import queries
 from kernelcast.runtime.kafka.connect import broker_errors
 from kernelcast.runtime.kafka.connection_errors import ConnectionErrors
 from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
@@ -224,23 +224,14 @@ class PartitionReader(OffsetQueries):
         if self._asked_ends:
             if not all(future.done() for future in self._asked_ends.values()):
                 return
-            ends = {
-                (partition.topic, partition.partition): int(future.result().offset)
-                for partition, future in self._asked_ends.items()
-                if future.exception() is None
-            }
+            ends = queries.answered_ends(self._asked_ends)
             self._supervisor.answered(ends, asked_seconds=self._asked_seconds, now_seconds=now_seconds)
             self._asked_ends = {}
         if now_seconds < self._ends_due_seconds:
             return
         self._asked_seconds, self._ends_due_seconds = now_seconds, now_seconds + ENDS_SECONDS
         if keys := self._keys_to_ask():
-            latest: Any = OffsetSpec
-            self._asked_ends = self._admin().list_offsets(
-                {TopicPartition(*key): latest.latest() for key in keys},
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=REQUEST_TIMEOUT_SECONDS,
-            )
+            self._asked_ends = queries.ask_for_ends(self._admin(), keys, REQUEST_TIMEOUT_SECONDS)
 
     def _keys_to_ask(self) -> list[Key]:
         """Return the partitions whose ends are queried: those that are read."""

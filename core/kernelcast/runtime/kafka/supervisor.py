@@ -28,8 +28,9 @@ FAILED_SECONDS: Final = 32.0
 UNCONFIRMED_SECONDS: Final = 30.0
 """Time without membership of the group after which the client is replaced. A rebalance takes some seconds; it may take
 longer where another member is slow, and then a new client waits like the former one."""
-REPLACE_PAUSE_SECONDS: Final = 120.0
-"""Shortest time between two new clients of one consumer."""
+REPLACE_PAUSE_SECONDS: Final = 20.0
+"""Shortest time between two new clients of one consumer; it doubles with each up to `LONGEST_PAUSE_SECONDS`."""
+LONGEST_PAUSE_SECONDS: Final = 600.0
 EXIT_PAUSE_SECONDS: Final = 600.0
 """Shortest time from the start of a consumer to the end of its process because nothing is read. A restarted process
 knows nothing of the former one, so this also is the shortest time between two ends."""
@@ -91,7 +92,7 @@ class Supervisor:
     def __init__(self, *, now_seconds: float) -> None:
         self.progress: dict[Key, PartitionProgress] = {}
         self._began_seconds = self._tick_seconds = now_seconds
-        self._replaced_seconds = -math.inf
+        self._replaced_seconds, self._pause_seconds = -math.inf, 0.0
         self._moved = False
         self._unconfirmed_seconds: float | None = None
         self._answered_seconds = -math.inf
@@ -185,8 +186,11 @@ class Supervisor:
         """Return whether to replace the client now; it counts as done then."""
         still = any(progress.still_seconds >= REPLACE_SECONDS for progress in self.progress.values())
         still |= self.unconfirmed_seconds >= UNCONFIRMED_SECONDS
-        due = still and now_seconds - self._replaced_seconds >= REPLACE_PAUSE_SECONDS
+        since_seconds = now_seconds - self._replaced_seconds
+        due = still and since_seconds >= self._pause_seconds
         if due:
+            calm = since_seconds >= LONGEST_PAUSE_SECONDS and self._pause_seconds < LONGEST_PAUSE_SECONDS
+            self._pause_seconds = REPLACE_PAUSE_SECONDS if calm else min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
             self._replaced_seconds, self._moved = now_seconds, False
             self._unconfirmed_seconds = None if self._unconfirmed_seconds is None else 0.0
         return due

@@ -102,7 +102,7 @@ def _lag(profile: Profile) -> AlertRule:
 
 def _stopped(profile: Profile) -> AlertRule:
     failed = promql.name(runtime.CONSUMER_FAILED)
-    # A new client is tried every two minutes, and the partition counts as failed again half a minute later.
+    # While a new client is tried, the partition does not count as failed for half a minute.
     window = profile.window(5 * MINUTE)
     return AlertRule(
         name="KernelcastPartitionsNotRead",

@@ -1,7 +1,14 @@
 """Partitions that a consumer reads no further: what counts as standing still, and the steps that follow."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
+from confluent_kafka import KafkaException, TopicPartition
+
+from kernelcast.runtime.kafka.queries import answered_ends
 from kernelcast.runtime.kafka.supervisor import (
     EXIT_PAUSE_SECONDS,
     FAILED_SECONDS,
@@ -51,12 +58,27 @@ class Run:
 
 
 def test_a_partition_that_stands_still_is_sought_then_the_client_is_replaced_then_it_has_failed() -> None:
-    assert Run().steps(60) == [("seek", SEEK_SECONDS), ("replace", REPLACE_SECONDS), ("failed", FAILED_SECONDS)]
+    assert Run().steps(FAILED_SECONDS + 1) == [
+        ("seek", SEEK_SECONDS),
+        ("replace", REPLACE_SECONDS),
+        ("failed", FAILED_SECONDS),
+    ]
 
 
-def test_the_client_is_replaced_again_after_a_pause() -> None:
-    replaced = [seconds for step, seconds in Run().steps(2 * REPLACE_PAUSE_SECONDS) if step == "replace"]
-    assert replaced == [REPLACE_SECONDS, REPLACE_SECONDS + REPLACE_PAUSE_SECONDS]
+def test_the_client_is_replaced_again_after_a_pause_that_doubles_up_to_a_limit() -> None:
+    replaced = [seconds for step, seconds in Run().steps(3600) if step == "replace"]
+    assert replaced[0] == REPLACE_SECONDS
+    assert [after - before for before, after in pairwise(replaced)][:7] == [20, 40, 80, 160, 320, 600, 600]
+    assert replaced[1] - replaced[0] == REPLACE_PAUSE_SECONDS
+
+
+def test_a_request_that_has_timed_out_is_no_answer() -> None:
+    ends: dict[TopicPartition, Future[Any]] = {TopicPartition("samples", number): Future() for number in range(3)}
+    told, timed_out, failed = ends.values()
+    told.set_result(SimpleNamespace(offset=7))
+    timed_out.set_result(SimpleNamespace(offset=-1001))
+    failed.set_exception(KafkaException("no leader"))
+    assert answered_ends(ends) == {("samples", 0): 7}
 
 
 def test_in_an_outage_the_clock_stands_still() -> None:
