@@ -9,12 +9,9 @@ from typing import Final
 import pytest
 
 from kernelcast.runtime.kafka.consumer import Consumer
-from kernelcast.runtime.kafka.offsets import OffsetQueries
-from kernelcast.runtime.kafka.reader import PartitionReader
 
 ROOT: Final = Path(__file__).parents[3]
 ROOTS: Final = ("core", "exporter", "bridge", "grafana")
-MOST_METHODS: Final = 15
 
 
 def protocols(root: str) -> Iterator[tuple[str, frozenset[str]]]:
@@ -38,11 +35,6 @@ def test_equal_protocols_are_defined_once() -> None:
             places[signatures].append(place)
     assert len(places) > 20
     assert [same for same in places.values() if len(same) > 1] == []
-
-
-@pytest.mark.parametrize("role", [OffsetQueries, PartitionReader, Consumer])
-def test_each_role_of_a_consumer_has_few_methods(role: type) -> None:
-    assert len([name for name in vars(role) if callable(getattr(role, name))]) <= MOST_METHODS
 
 
 def test_only_membership_of_a_group_is_left_in_the_consumer() -> None:
