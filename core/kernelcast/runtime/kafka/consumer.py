@@ -4,6 +4,7 @@ Each consuming thread of exporter, bridge and predictor has its own; `kernelcast
 """
 
 import ctypes
+import math
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from kernelcast.runtime.kafka.clients import Rebalance
+from kernelcast.runtime.kafka.closing import end_client
 from kernelcast.runtime.kafka.connect import GROUP_PROTOCOL, Client, broker_errors, connect, consumer_properties
 from kernelcast.runtime.kafka.connection_errors import ConnectionErrors
 from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
@@ -81,18 +83,19 @@ class Consumer(PartitionReader):
         self._awaits_assignment = False  # with the classic protocol, which always calls back
         self._cooperative = self._new_protocol or "cooperative" in effective.get("partition.assignment.strategy", "")
         self._group_id = group_id
-        self._leaves_on_close = self._abandoned = False  # abandoned: `close` gave up, so no callback may run any more
+        self._abandoned = False  # abandoned: `close` gave up, so no callback may run any more
         self._revoking = threading.Lock()  # held during `Rebalance.revoked`, which `close` may call on its own thread
         self._closed = True  # until there is something to close
         make_client = partial(connect, client, settings, properties=properties)
         super().__init__(settings, make_client, connection=connection, metrics=metrics, prompt=prompt)
+        self._supervisor.spare_seconds = SPARE_SECONDS if self._new_protocol else math.inf
         self._closed = False
 
     def subscribe(self, topics: Iterable[str], rebalance: Rebalance | None = None) -> None:
         """Join the group; names that begin with `^` are regular expressions."""
-        self._subscribed = list(topics), rebalance
-        self._leaves_on_close = self._is_dynamic_member
-        self._subscribe(*self._subscribed)
+        subscribed = list(topics), rebalance
+        self._subscribe(*subscribed)
+        self._subscribed = subscribed
 
     def _subscribe(self, topics: list[str], rebalance: Rebalance | None) -> None:
         client = self._client  # a callback of a client that was replaced concerns nobody
@@ -109,6 +112,11 @@ class Consumer(PartitionReader):
             client.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=partial(revoked, lost=True))
         self._awaits_assignment = not self._new_protocol
         self._supervisor.unconfirmed()
+
+    @property
+    def _leaves(self) -> bool:
+        """Whether the client has to leave the group when it is closed."""
+        return self._is_dynamic_member and self._subscribed is not None and not self._failed
 
     def settled(self) -> bool:
         """Whether the group has answered since the last change of the assignment; False without a group.
@@ -148,36 +156,9 @@ class Consumer(PartitionReader):
         if self._closed:
             return
         self._closed = True
-        if not self._end_client(self._client, timeout_seconds):
+        if not end_client(self._client, self._group_id, timeout_seconds, leaves=self._leaves):
             with self._revoking:  # a call that has begun ends first: it has time limits of its own
                 self._abandoned = True
-
-    def _end_client(self, client: Any, timeout_seconds: float = CLOSE_SECONDS) -> bool:
-        """Close a client within a time limit; returns whether it has ended.
-
-        librdkafka's own `close` has no time limit: with a frozen broker it waits for minutes. So it runs on a separate
-        thread. After the time limit the client is abandoned until the process ends, and Kafka removes the member from
-        the group when its session times out.
-        """
-        closing = threading.Thread(target=self._close_client, args=(client,), name="close-consumer", daemon=True)
-        closing.start()
-        closing.join(timeout_seconds)
-        if not closing.is_alive():
-            return True
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
-        self._log.warning(
-            "consumer not closed in time; Kafka removes it from its group when its session times out",
-            group_id=self._group_id,
-            limit_seconds=timeout_seconds,
-        )
-        return False
-
-    def _close_client(self, client: Any) -> None:
-        if self._leaves_on_close and not self._failed and not client.assignment():
-            # librdkafka 2.16 does not report to Kafka that a member without partitions leaves, and the others wait
-            # until its session times out. It does report a member that has unsubscribed.
-            client.unsubscribe()
-        client.close()
 
     def _replace_client(self) -> None:
         progress, former = self._supervisor.progress, self._client
@@ -186,18 +167,12 @@ class Consumer(PartitionReader):
         if starts and self._subscribed is not None:
             self._revoked(self._subscribed[1], starts, lost=not self._supervisor.is_confirmed)
         self._use(self._make_client())
-        self._end_client(former)
+        end_client(former, self._group_id, CLOSE_SECONDS, leaves=self._leaves)
         if self._subscribed is not None:
             self._subscribe(*self._subscribed)
             return
         self.assign(starts)
         self.pause(paused)
-
-    def _recover(self) -> None:
-        supervisor = self._supervisor
-        if self._new_protocol and not supervisor.progress and supervisor.unconfirmed_seconds >= SPARE_SECONDS:
-            supervisor.confirmed()
-        super()._recover()
 
     def _keys_to_ask(self) -> list[Key]:
         keys = super()._keys_to_ask()

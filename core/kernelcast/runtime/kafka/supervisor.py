@@ -80,6 +80,11 @@ class Supervisor:
     message), or by a reported error. Its clock runs while it is not paused, Kafka has told another end within
     `ANSWER_SECONDS`, and the client holds no fetched messages that wait to be read.
 
+    Attributes:
+        progress: The partitions that are read.
+        spare_seconds: Time without an answer of the group and without partitions, after which the member counts as a
+            spare one; infinite where the group always answers.
+
     >>> supervisor = Supervisor(now_seconds=0.0)
     >>> supervisor.assigned({("metrics", 0): 40}, now_seconds=0.0)
     >>> supervisor.answered({("metrics", 0): 50}, asked_seconds=0.0, now_seconds=0.0)
@@ -90,6 +95,8 @@ class Supervisor:
     """
 
     def __init__(self, *, now_seconds: float) -> None:
+        """Start without partitions and without a group."""
+        self.spare_seconds = math.inf
         self.progress: dict[Key, PartitionProgress] = {}
         self._began_seconds = self._tick_seconds = now_seconds
         self._replaced_seconds, self._pause_seconds = -math.inf, 0.0
@@ -165,6 +172,8 @@ class Supervisor:
         self._tick_seconds = now_seconds
         if self._unconfirmed_seconds is not None and now_seconds - self._answered_seconds <= ANSWER_SECONDS:
             self._unconfirmed_seconds += passed_seconds
+        if not self.progress and self.unconfirmed_seconds >= self.spare_seconds:
+            self.confirmed()
         for progress in self.progress.values():
             if progress.at_end:
                 progress.still_seconds = 0.0
