@@ -20,7 +20,7 @@ from kernelcast.exporter.programs.process import ProbeProcess
 from kernelcast.exporter.programs.server import ProbeServer
 from kernelcast.exporter.programs.socket import Peer
 from kernelcast.exporter.totals.aggregate import Aggregator
-from kernelcast.wire.frames import Hello, encode
+from kernelcast.wire.frames import MAX_FRAME_BYTES, Hello, Reception, decode, encode
 from kernelcast.wire.identity import Device
 
 GPU = Device("node", "GPU-1", "0")
@@ -122,7 +122,10 @@ def test_a_connection_that_says_nothing_is_closed_in_time(tmp_path: Path) -> Non
         silent, speaking = connected(node, stack), connected(node, stack)
         hello(speaking, "n1")
         with Stopwatch() as took:
+            refusal = decode(silent.recv(MAX_FRAME_BYTES))
             assert silent.recv(1) == b""
+        assert isinstance(refusal, Reception)
+        assert "hello" in refusal.refusal.lower()
         assert took.seconds < 5
         assert node.refused("hello") == 1
         assert [process.connected for process in node.server.processes()] == [True]

@@ -145,6 +145,7 @@ def test_the_images_files_are_enough_to_build_the_wheel(tmp_path: Path) -> None:
     for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE):
         for name in line.split()[:-1]:
             source, target = DEPLOY.parent / name, tmp_path / name
+            target.parent.mkdir(exist_ok=True)
             shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel"],
