@@ -38,7 +38,9 @@ from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.programs.devices import DeviceResolver
+from kernelcast.exporter.programs.limits import ProbeLimits
 from kernelcast.exporter.programs.server import ProbeServer
+from kernelcast.exporter.programs.standing import StandingLimits
 from kernelcast.exporter.schedule import phase_of
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.state import StateFile
@@ -290,6 +292,7 @@ def _probe_server(assembly: DaemonAssembly, nvml: NvmlSource | None, state: Stat
         registry=assembly.registry,
         devices=resolver,
         allowed_uids=assembly.settings.allowed_uids,
+        limits=ProbeLimits(standing=StandingLimits(**assembly.settings.standing.model_dump())),
     )
     if state is not None:
         server.keep(state.final_reports, state.hint_receivers, state.outcome_log)

@@ -63,6 +63,18 @@ class SpoolSettings(Section):
     replay_jitter_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 10.0
 
 
+class StandingSettings(Section):
+    """Shortest time without progress after which a program stands still; its own gaps raise it.
+
+    Attributes:
+        training_seconds: While it trains.
+        long_seconds: In evaluation, checkpoint, compilation, and in work between steps that no mark shows.
+    """
+
+    training_seconds: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)] = 60.0
+    long_seconds: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)] = 600.0
+
+
 class ExporterSettings(ServiceSettings):
     """Settings of the node daemon.
 
@@ -74,6 +86,7 @@ class ExporterSettings(ServiceSettings):
         allowed_uids: Users whose programs may report; null allows every user of the node.
         state_directory: Directory of totals that survive a crash; with null, a crash resets every counter.
         spool: Messages that wait while Kafka is away.
+        standing: When a program stands still.
         kernels: Number of kernels with a series of their own per program and GPU; None, written `all`, for no limit.
         detailed_kernels: Number of those with histogram buckets.
         retire_after_seconds: How long an ended program is still written.
@@ -119,6 +132,7 @@ class ExporterSettings(ServiceSettings):
     allowed_uids: frozenset[Annotated[int, Field(ge=0)]] | None = None
     state_directory: Path | None = Path("/var/lib/kernelcast/exporter")
     spool: SpoolSettings = SpoolSettings()
+    standing: StandingSettings = StandingSettings()
     kernels: Annotated[
         Annotated[int, Field(ge=1)] | None, BeforeValidator(_as_number), Remedy("give a number, or all")
     ] = DEFAULT_KERNELS

@@ -414,6 +414,7 @@ class Probe:
             devices=devices,
             wants_confirmations=True,
             wants_reception=True,
+            dumps_stacks=True,
             image=settings.image,
             cuda_version=runtime_version() if on_gpu else "",
             driver_version=driver_version() if on_gpu else "",

@@ -34,6 +34,7 @@ ALWAYS_COUNTED: Final = frozenset(
         kernel.STEP_SECONDS,
         kernel.STEP_DURATION,
         kernel.SKIPPED_STEPS,
+        kernel.LOST_PROCESSES,
         kernel.PHASE_SECONDS,
         kernel.COMPILATIONS,
         kernel.COMPILATION_SECONDS,

@@ -242,6 +242,24 @@ PROGRESS: Final = kafka_metric(
     labels=PROGRAM_LABELS,
     source="probe",
 )
+STANDING: Final = kafka_metric(
+    "kernelcast.program.standing_still",
+    Kind.GAUGE,
+    "Time since the last progress of a program that has made none for longer than its limit: a program that stands "
+    "still, with its state: the phase, or stopped, disk (uninterruptible), silent (its probe gets no time), person (a "
+    "prompt or debugger waits), ended (its loop has). 0 without a state while it moves. Only programs that make steps.",
+    unit="s",
+    labels=(*PROGRAM_LABELS, "job_id", "state", "stacks"),
+    source="exporter, from the probe's marks and /proc",
+)
+LOST_PROCESSES: Final = kafka_metric(
+    "kernelcast.program.lost_processes",
+    Kind.COUNTER,
+    "Processes of the program that have ended without a word: killed, or crashed.",
+    unit="{process}",
+    labels=PROGRAM_LABELS,
+    source="exporter",
+)
 COMPILATIONS: Final = kafka_metric(
     "kernelcast.program.compilations",
     Kind.COUNTER,
@@ -527,6 +545,8 @@ ROWS: Final = (
     PHASE_SECONDS,
     PHASE,
     PROGRESS,
+    STANDING,
+    LOST_PROCESSES,
     COMPILATIONS,
     COMPILATION_SECONDS,
     ALLOCATOR,

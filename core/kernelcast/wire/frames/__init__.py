@@ -7,8 +7,10 @@ socket server import the names from here.
 from kernelcast.wire.frames.codec import HEADER, MAGIC, MAX_FRAME_BYTES, PROTOCOL_VERSION, decode, encode
 from kernelcast.wire.frames.messages import (
     COST_BOUNDS,
+    ENDED,
     MAX_VARIANTS,
     MEMSET,
+    PERSON,
     PHASES,
     Bye,
     Counters,
@@ -21,6 +23,7 @@ from kernelcast.wire.frames.messages import (
     OutcomeFrame,
     OutcomesConfirmed,
     Reception,
+    StacksRequest,
     Status,
     TunableClaim,
     Tunables,
@@ -29,11 +32,13 @@ from kernelcast.wire.frames.rows import KernelRow, KernelRows, VariantRow, Varia
 
 __all__ = [
     "COST_BOUNDS",
+    "ENDED",
     "HEADER",
     "MAGIC",
     "MAX_FRAME_BYTES",
     "MAX_VARIANTS",
     "MEMSET",
+    "PERSON",
     "PHASES",
     "PROTOCOL_VERSION",
     "Bye",
@@ -49,6 +54,7 @@ __all__ = [
     "OutcomeFrame",
     "OutcomesConfirmed",
     "Reception",
+    "StacksRequest",
     "Status",
     "TunableClaim",
     "Tunables",

@@ -27,6 +27,7 @@ from kernelcast.wire.frames.messages import (
     OutcomeFrame,
     OutcomesConfirmed,
     Reception,
+    StacksRequest,
     Status,
     TunableClaim,
     Tunables,
@@ -45,7 +46,10 @@ HEADER: Final = struct.Struct("<2sBB")
 # How a type number is read: control frames from JSON, the others from packed rows.
 _CONTROL: Final = {
     kind.TYPE: kind
-    for kind in (Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, OutcomesConfirmed, Reception, Bye, Status)
+    for kind in (
+        *(Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, OutcomesConfirmed, Reception, Bye, Status),
+        StacksRequest,
+    )
 }
 _PACKED: Final[dict[int, type[KernelRows | VariantRows]]] = {kind.TYPE: kind for kind in (KernelRows, VariantRows)}
 _NESTED: Final[dict[str, type[Any]]] = {"devices": DeviceClaim, "names": KernelName, "tunables": TunableClaim}
@@ -103,7 +107,7 @@ def decode(packet: bytes) -> Frame:
     if kind in _PACKED:
         return unpack(_PACKED[kind], body)
     if kind not in _CONTROL:
-        raise FrameError(f"frame type is {kind}; known types are 1 to 12; install the same kernelcast on both sides")
+        raise FrameError(f"frame type is {kind}; known types are 1 to 13; install the same kernelcast on both sides")
     return _decode_control(_CONTROL[kind], body)
 
 

@@ -30,6 +30,15 @@ def left_directory(socket_path: str) -> str:
     return f"{socket_path}.left"
 
 
+def stacks_directory(socket_path: str) -> str:
+    """Return the directory in which the programs of a socket write the stacks of their threads; names are nonces.
+
+    >>> stacks_directory("/run/kernelcast/probe.sock")
+    '/run/kernelcast/probe.sock.stacks'
+    """
+    return f"{socket_path}.stacks"
+
+
 def join_packets(packets: Iterable[bytes]) -> bytes:
     """Return the content of a file.
 

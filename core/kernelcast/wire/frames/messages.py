@@ -1,9 +1,9 @@
 """The frames on the probe's socket as frozen values: the contents of each, with its type number on the wire.
 
 A program sends `Hello` first, then `Names` before any row that uses them, `KernelRows`, `VariantRows`, `Counters`,
-`Status`, `Tunables`, `OutcomeFrame` and at its end `Bye`. The exporter sends `HintFrame`, and `OutcomesConfirmed` and
-`Reception` if `Hello` asks for them. All totals are cumulative since the process began: the next frame that arrives
-makes good a lost one, and an exporter that restarts has all totals again after one interval.
+`Status`, `Tunables`, `OutcomeFrame` and at its end `Bye`. The exporter sends `HintFrame`, and `OutcomesConfirmed`,
+`Reception` and `StacksRequest` if `Hello` asks for them. All totals are cumulative since the process began: the next
+frame that arrives makes good a lost one, and an exporter that restarts has all totals again after one interval.
 
 The probe's sending thread (`probe.reporting`) makes the values, and the exporter's socket thread
 (`exporter.programs.session`) reads them. A field that a reader does not know is ignored; a new field needs a default.
@@ -22,6 +22,10 @@ COST_BOUNDS: Final = ("lower", "median", "upper")
 """Names of the numbers in `Status.cost`."""
 PHASES: Final = ("data", "forward", "backward", "optimizer", "evaluation", "checkpoint", "compilation", "other")
 """Phases of a program's steps; the time of a step is divided among them."""
+PERSON: Final = "person"
+"""`Counters.standby` of a program in which a prompt or a debugger waits for a person's input."""
+ENDED: Final = "ended"
+"""`Counters.standby` of a program whose loop over its batches has ended."""
 MEMSET: Final = "memset"
 """Kind of `Counters.memcpy` for fills of memory, which CUDA counts apart from copies."""
 
@@ -55,6 +59,7 @@ class Hello:
         devices: GPUs that it uses; `device` of later frames is an index into them.
         wants_confirmations: Whether the process understands `OutcomesConfirmed`.
         wants_reception: Whether it understands `Reception`.
+        dumps_stacks: Whether it understands `StacksRequest`.
     """
 
     TYPE: ClassVar = 1
@@ -74,6 +79,7 @@ class Hello:
     cuda_version: str = ""
     driver_version: str = ""
     wants_reception: bool = False
+    dumps_stacks: bool = False
 
     @property
     def versions(self) -> Versions:
@@ -157,6 +163,7 @@ class Counters:
         out_of_memory: Allocations that failed.
         job: Rows of name and value that tell this job from others: `job`, `local_rank`, `world_size`, `backend`,
             `precision`; only those that are known.
+        standby: Why a program that makes no progress may wait: `PERSON` or `ENDED`; empty if neither is known.
     """
 
     TYPE: ClassVar = 4
@@ -195,6 +202,7 @@ class Counters:
     out_of_memory: int = 0
     job: tuple[tuple[str, str], ...] = ()
     waits_measured_ns: int = 0
+    standby: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +315,13 @@ class Reception:
 
 
 @dataclass(frozen=True, slots=True)
+class StacksRequest:
+    """The process is to write the stacks of its threads into its file in `frames.left.stacks_directory`."""
+
+    TYPE: ClassVar = 13
+
+
+@dataclass(frozen=True, slots=True)
 class Bye:
     """The process ends; its totals are final."""
 
@@ -325,6 +340,7 @@ Frame = (
     | OutcomeFrame
     | OutcomesConfirmed
     | Reception
+    | StacksRequest
     | Bye
     | VariantRows
     | Status

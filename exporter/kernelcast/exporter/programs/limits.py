@@ -5,10 +5,11 @@ FrameError counts as a bad frame; `ProbeLimits.bad_frames` of them close the con
 """
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final
 
+from kernelcast.exporter.programs.standing import StandingLimits
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.frames import COST_BOUNDS, Counters, Hello, KernelRows, Names, Status, Tunables, VariantRows
 from kernelcast.wire.histogram import DurationTotals
@@ -47,6 +48,7 @@ class ProbeLimits:
         outcomes: Outcomes that wait for the daemon.
         absence_seconds: Time after which the totals of a disconnected process are final, if its pid does not show
             whether it has ended.
+        standing: When a program stands still.
     """
 
     connections: int = 256
@@ -61,6 +63,7 @@ class ProbeLimits:
     hints: int = 64
     outcomes: int = 4096
     absence_seconds: float = 60.0
+    standing: StandingLimits = field(default_factory=StandingLimits)
 
 
 def check_hello(hello: Hello, limits: ProbeLimits, pid: int) -> Process:
@@ -171,7 +174,7 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("compile_ns", frame.compile_ns)
     _check_total("allocator_retries", frame.allocator_retries)
     _check_total("out_of_memory", frame.out_of_memory)
-    _check_texts("Counters", [frame.phase])
+    _check_texts("Counters", [frame.phase, frame.standby])
     for name, durations in (("launch_gaps", frame.launch_gaps), ("step_durations", frame.step_durations)):
         if durations is not None:
             _check_durations(name, durations)

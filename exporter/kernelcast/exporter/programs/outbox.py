@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.events import Hint, to_event, withdrawal
-from kernelcast.wire.frames import HintFrame, OutcomesConfirmed, Reception, encode
+from kernelcast.wire.frames import HintFrame, OutcomesConfirmed, Reception, StacksRequest, encode
 from kernelcast.wire.tuning.approvals import Approval, ApprovalState, approval_event
 from kernelcast.wire.tuning.experience import Experience, experience_event
 
@@ -97,6 +97,10 @@ class ProcessOutbox:
     def reception(self, page: str) -> None:
         """Queue the answer that the process is accepted; with the URL of the exporter's page."""
         self._packets.extend(encode(Reception(page)))
+
+    def stacks(self) -> None:
+        """Ask the process for the stacks of its threads."""
+        self._packets.extend(encode(StacksRequest()))
 
     def clear(self) -> None:
         """Forget all but withdrawals that were not sent: the process has reconnected, and hints are sent again."""

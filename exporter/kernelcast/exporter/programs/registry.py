@@ -4,6 +4,7 @@ Not thread-safe; `ProbeServer` calls it under its lock. Methods that return numb
 connections that now have packets to send.
 """
 
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from kernelcast.exporter.programs.limits import ProbeLimits, check_hello
 from kernelcast.exporter.programs.outcomes import ReceivedOutcomes, by_process
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer, has_ended
+from kernelcast.exporter.programs.standing import JudgedProcess, StandingJudge
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.cloudevents import NANOSECONDS
@@ -80,11 +82,13 @@ class ProbeRegistry:
         limits: Bounds.
         counts: Self metrics.
         ended: Returns whether a pid has ended; passed in for tests.
+        judge: Judges whether programs stand still; None does not.
 
     Attributes:
         image_of: Returns the image of the container in which a pid runs, without waiting; empty while it is not known.
         receivers: The users whose processes got each hint.
         keep_unsaved: Whether new sessions keep the reports of a poll until `saved` is called.
+        asked: Connections that have packets to send since the last `reports`.
     """
 
     def __init__(
@@ -93,14 +97,17 @@ class ProbeRegistry:
         limits: ProbeLimits,
         counts: ProbeCounts,
         ended: Callable[[int], bool] = has_ended,
+        judge: StandingJudge | None = None,
     ) -> None:
         self._devices = devices
         self._limits = limits
         self._counts = counts
         self._ended = ended
+        self._judge = judge
         self.image_of: Callable[[int], str] = _no_image
         self.receivers = HintReceivers()
         self.keep_unsaved = False
+        self.asked: set[int] = set()
         self._entries: dict[str, RegisteredProcess] = {}
         self._hints: OrderedDict[str, Hint] = OrderedDict()
         self._approvals: dict[str, Approval] = {}
@@ -288,17 +295,43 @@ class ProbeRegistry:
         """Return new reports of every process; ended processes report for the last time."""
         found = [report for session in self._departed for report in session.reports()]
         self._departed = []
+        if self._judge is not None:
+            self._judge.begin(time.monotonic())
         for nonce, entry in list(self._entries.items()):
             session = entry.session
             if entry.connection is None and not session.ended:
                 absent_ns = now_ns - entry.away_since_ns
                 away_too_long = absent_ns >= self._limits.absence_seconds * NANOSECONDS
-                session.ended = away_too_long or self._ended(entry.peer.pid)
+                session.lost = self._ended(entry.peer.pid)
+                session.ended = away_too_long or session.lost
+                if session.lost:
+                    process = session.process
+                    _log.warning("process has ended without a word", program=process.program, rank=process.rank)
+            if self._judge is not None and not session.ended:
+                self._stand(entry, self._judge)
             found.extend(self._with_image(report, entry) for report in session.reports())
             if session.ended:
                 del self._entries[nonce]
         self._counts.processes.set(len(self._entries))
         return tuple(found)
+
+    def _stand(self, entry: RegisteredProcess, judge: StandingJudge) -> None:
+        session, process = entry.session, entry.session.process
+        judged = JudgedProcess(
+            process.program,
+            process.rank,
+            process.nonce,
+            session.devices[0].hostname,
+            entry.peer.pid,
+            session.hello.dumps_stacks is True and entry.connection is not None,
+        )
+
+        def ask() -> None:
+            session.outbox.stacks()
+            if entry.connection is not None:
+                self.asked.add(entry.connection)
+
+        session.judged(judge.judge(judged, session.progress, ask))
 
     def _with_image(self, report: ProcessReport, entry: RegisteredProcess) -> ProcessReport:
         """Add the image of the process's container, unless the program has named one; it never changes in its life."""

@@ -28,6 +28,7 @@ from kernelcast.exporter.programs.process import ProbeProcess
 from kernelcast.exporter.programs.refusal_log import RefusalLog
 from kernelcast.exporter.programs.registry import ProbeRegistry, RejectedProcess, Resolver
 from kernelcast.exporter.programs.socket import ProbeSocket, peer_of
+from kernelcast.exporter.programs.standing import StackFiles, StandingJudge
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import FrameError, SourceError
@@ -88,7 +89,9 @@ class ProbeServer:
         self._allowed_uids = allowed_uids
         self._limits = limits or ProbeLimits()
         self._counts = ProbeCounts(registry)
-        self._registry = ProbeRegistry(devices, self._limits, self._counts)
+        self._stacks = StackFiles(self._path)
+        judge = StandingJudge(self._limits.standing, self._stacks)
+        self._registry = ProbeRegistry(devices, self._limits, self._counts, judge=judge)
         self._lock = threading.Lock()
         self._leaving = Leaving(self._registry, self._lock, clock)
         self._places = ConnectionPlaces(self._limits.connections, self._limits.hello_seconds)
@@ -136,6 +139,7 @@ class ProbeServer:
         self._selector.register(self._socket.listener, selectors.EVENT_READ)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._left.open()
+        self._stacks.open()
         while self._read_left():  # before the first poll, whose totals later readers compare with the last run's
             pass
         self._thread.start()
@@ -149,7 +153,11 @@ class ProbeServer:
             self._left.mark()
             if self._leaving.final_reports is None:
                 self._left.release()
-            return SourceBatch(reports=reports)
+            asked, self._registry.asked = self._registry.asked, set()
+            self._to_send.update(asked)
+        if asked:
+            self._wake()
+        return SourceBatch(reports=reports)
 
     def saved(self) -> None:
         """Note that the state on disk includes the reports of the last poll."""

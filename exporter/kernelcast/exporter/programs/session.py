@@ -16,7 +16,8 @@ from kernelcast.exporter.programs.limits import (
 from kernelcast.exporter.programs.outbox import ProcessOutbox
 from kernelcast.exporter.programs.outcomes import checked_id
 from kernelcast.exporter.programs.pending import PendingTotals
-from kernelcast.exporter.totals.report import ProcessReport
+from kernelcast.exporter.programs.standing import ProgressWatch
+from kernelcast.exporter.totals.report import ProcessReport, Standing
 from kernelcast.wire.errors import EventError, FrameError
 from kernelcast.wire.events import Hint, outcome_from
 from kernelcast.wire.frames import (
@@ -55,6 +56,8 @@ class ProbeSession:
     Attributes:
         uid: The user of the process from the kernel; -1 if unknown.
         outbox: Packets that wait for the process.
+        progress: Its progress.
+        lost: Whether it has ended without a word.
     """
 
     def __init__(
@@ -87,6 +90,11 @@ class ProbeSession:
         self._buckets = 0
         self._active: set[int] = set()
         self.outbox = ProcessOutbox(limits.hints)
+        self.progress = ProgressWatch()
+        self.lost = False
+        self._home = 0
+        self._standing: Standing | None = None
+        self._standing_changed = False
         self.confirm(())
 
     def take(self, frame: Frame) -> ReceivedOutcome | None:
@@ -106,9 +114,7 @@ class ProbeSession:
             case KernelRows():
                 self._add_rows(frame)
             case Counters():
-                check_counters(frame, len(self.devices))
-                self._new.counters[frame.device] = frame
-                self._active.add(frame.device)
+                self._add_counters(frame)
             case VariantRows():
                 self._add_variants(frame)
             case Status():
@@ -129,13 +135,21 @@ class ProbeSession:
         """Return new totals since the last call, one report per device; all used devices if the process has ended."""
         undescribed = self._active - self._described
         changed = self._active if self.ended else undescribed | self._new.devices
+        if self._standing_changed:
+            changed = changed | {self._home}
         found = [self._report(device) for device in sorted(changed)]
         if self._keep_unsaved:
             self._polled.update(self._new)
         self._new = PendingTotals()
+        self._standing_changed = False
         self._described |= changed
         self._buckets = 0
         return found
+
+    def judged(self, standing: Standing | None) -> None:
+        """Add to the next reports whether the process stands still."""
+        self._standing_changed = standing != self._standing
+        self._standing = standing
 
     def saved(self) -> None:
         """Note that the state on disk holds the reports of the last poll."""
@@ -205,6 +219,14 @@ class ProbeSession:
         self._names.update(names)
         self._names_characters += added
 
+    def _add_counters(self, frame: Counters) -> None:
+        check_counters(frame, len(self.devices))
+        self._new.counters[frame.device] = frame
+        self._active.add(frame.device)
+        if frame.steps:
+            self._home = frame.device
+        self.progress.counters(frame)
+
     def _add_rows(self, frame: KernelRows) -> None:
         check_rows(frame, len(self.devices), self._names)
         rows = self._new.rows.get(frame.device, {})
@@ -215,6 +237,7 @@ class ProbeSession:
                 "measure fewer kernels"
             )
         self._buckets += added
+        self.progress.kernels(frame)
         self._new.rows.setdefault(frame.device, rows).update((row.kernel, row) for row in frame.rows)
         self._active.add(frame.device)
 
@@ -290,6 +313,8 @@ class ProbeSession:
             versions=self.hello.versions,
             status=self.status,
             final=self.ended,
+            lost=self.ended and self.lost and device == self._home,
+            standing=self._standing if device == self._home else None,
         )
 
 

@@ -38,6 +38,7 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "steps": (kernel.STEPS, ()),
     "items": (kernel.ITEMS, ()),
     "step_ns": (kernel.STEP_SECONDS, ()),
+    "lost_processes": (kernel.LOST_PROCESSES, ()),
     "skipped_steps": (kernel.SKIPPED_STEPS, ()),
     "phase_ns": (kernel.PHASE_SECONDS, ("phase",)),
     "compilations": (kernel.COMPILATIONS, ()),
@@ -202,6 +203,7 @@ class Emitter:
             yield self._gauge(kernel.ALLOCATOR, self._labels(state=state), min(size_bytes, TOTAL_LIMIT - 1))
         if moments_ns := [process.progress_ns for process in live if process.progress_ns]:
             yield self._gauge(kernel.PROGRESS, self._labels(), min(moments_ns) / NANOSECONDS_PER_SECOND)
+        yield from self._standing(live)
         ratios = [process.status.sample_ratio for process in live if process.status]
         if ratios:
             yield self._gauge(kernel.PROBE_SAMPLE, self._labels(), min(ratios))
@@ -210,6 +212,16 @@ class Emitter:
             _, highest = max((cost[1], cost) for cost in costs)
             for bound, ratio in zip(COST_BOUNDS, highest, strict=True):
                 yield self._gauge(kernel.PROBE_COST, self._labels(bound=bound), ratio)
+
+    def _standing(self, live: Collection[ProcessTotals]) -> Iterator[Sample]:
+        """Return how long processes have stood still; of several in one state the longest."""
+        found: dict[Labels, float] = {}
+        for standing in (process.standing for process in live):
+            if standing is not None:
+                own = {"job_id": standing.job_id, "state": standing.state, "stacks": standing.stacks}
+                attributes = self._labels(**{name: value for name, value in own.items() if value})
+                found[attributes] = max(standing.seconds, found.get(attributes, 0.0))
+        yield from (self._gauge(kernel.STANDING, attributes, seconds) for attributes, seconds in found.items())
 
     def _facts(self, process: ProcessTotals) -> Iterator[tuple[Labels, Metric]]:
         if process.method or process.version:

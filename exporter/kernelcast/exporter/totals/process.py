@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from kernelcast.exporter.totals.increments import CounterKey, LaunchTotals, ReportIncrement, difference, variant_growth
-from kernelcast.exporter.totals.report import ProcessReport
+from kernelcast.exporter.totals.report import ProcessReport, Standing
 from kernelcast.wire.frames import PHASES, Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Versions
@@ -42,6 +42,7 @@ class ProcessTotals:
         phase: Its present phase; empty if that is not known.
         progress_ns: Its last step or change of phase, Unix nanoseconds; 0 before the first.
         job: Names and values of its place in its job.
+        standing: Whether it stands still; None if it makes no steps.
         status: Its present measurement status; None if it never sent one.
         tunables: Its last claims of tunables.
         method: Its measurement method.
@@ -62,6 +63,7 @@ class ProcessTotals:
         "pools",
         "progress_ns",
         "rows",
+        "standing",
         "status",
         "tunables",
         "variants",
@@ -80,6 +82,7 @@ class ProcessTotals:
         self.phase = ""
         self.progress_ns = 0
         self.job: dict[str, str] = {}
+        self.standing: Standing | None = None
         self.status: Status | None = None
         self.tunables: tuple[TunableClaim, ...] = ()
         self.method = ""
@@ -98,6 +101,10 @@ class ProcessTotals:
             self._advance_row(row, growth)
         for variant, timed in report.variants.items():
             self._advance_variant(variant, timed, growth)
+        if self.version:
+            lost = ("lost_processes",)
+            growth.counters[lost] = int(report.lost and not self.counters.get(lost))
+            self.counters[lost] = int(report.lost)
         if report.counters is not None:
             self._keep_present(report.counters)
             for key, total in flatten(report.counters, probe=bool(self.version)):
@@ -118,6 +125,7 @@ class ProcessTotals:
         self.version = report.version or self.version
         self.versions = report.versions if report.versions != Versions() else self.versions
         self.status = report.status or self.status
+        self.standing = report.standing or self.standing
         if report.tunables is not None:
             self.tunables = report.tunables[:MAX_TUNABLES]
 

@@ -10,6 +10,23 @@ from kernelcast.wire.identity import Device, Process, Versions
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """Whether a process that makes steps stands still.
+
+    Attributes:
+        job_id: Identity of its job; a process without one has its node and pid.
+        state: What it does meanwhile, as the catalogue says; empty while it moves.
+        seconds: Time since its last progress; 0 while it moves.
+        stacks: File with the stacks of its threads; empty if there is none.
+    """
+
+    job_id: str
+    state: str = ""
+    seconds: float = 0.0
+    stacks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessReport:
     """Cumulative totals of one process on one GPU since the process began; a later report replaces an earlier one.
 
@@ -25,6 +42,8 @@ class ProcessReport:
         version: The probe's version; empty for replay and simulation.
         versions: Versions that the process runs on.
         final: Whether the process has ended; its totals do not change any more.
+        lost: Whether it has ended without a word: killed, or crashed.
+        standing: Whether it stands still; None if unchanged, or if it makes no steps.
     """
 
     process: Process
@@ -39,6 +58,8 @@ class ProcessReport:
     versions: Versions = field(default_factory=Versions)
     status: Status | None = None
     final: bool = False
+    lost: bool = False
+    standing: Standing | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ class Timeline:
         totals: As above; another one may be put there at any time.
         on_first_step: Called once, at the end of the first step.
         without_gradients: Set where gradients are switched off, by any thread.
+        loop_ended: Whether the loop over training batches has ended, and no other work of training has begun.
     """
 
     def __init__(self, totals: StepTotals, clock: Callable[[], int] = perf_counter_ns) -> None:
@@ -63,7 +64,8 @@ class Timeline:
 
     def reset(self) -> None:
         """Forget the state of the thread that trains, as in a forked child."""
-        self.without_gradients = False
+        self.without_gradients = self.loop_ended = False
+        self._has_loader = False
         self._state = _BETWEEN
         self._since_ns = self._clock()
         self._owner = 0
@@ -77,11 +79,20 @@ class Timeline:
         self._fetched = False
         self._compiling_since_ns = 0
 
+    @property
+    def thread(self) -> int:
+        """Identity of the thread that trains; 0 before there is one."""
+        return self._owner
+
     def phase(self) -> str:
         """The present phase; empty before the first step or `backward`."""
         if not self._owner:
             return ""
-        return PHASES[self._interrupted if self._interrupted >= 0 else _SHOWN[self._state]]
+        shown = self._interrupted if self._interrupted >= 0 else _SHOWN[self._state]
+        if shown == OTHER and self._state == _BETWEEN:
+            # An evaluation without a loader; and without any loader a batch is not seen, so that a step is at work.
+            shown = EVALUATION if self.without_gradients else OTHER if self._has_loader else FORWARD
+        return PHASES[shown]
 
     def fetch_begins(self, gradients: bool) -> bool:  # noqa: FBT001  a keyword would take longer
         """The program asks for a batch, with gradients switched on or off."""
@@ -94,9 +105,11 @@ class Timeline:
         if state == _BATCH and self.without_gradients:
             phase, self._fetched_items = EVALUATION, 0
         now_ns = self._clock()
-        self.totals.phase_ns[phase] += now_ns - self._since_ns + self._pending_ns
-        self._since_ns = now_ns
+        totals = self.totals
+        totals.phase_ns[phase] += now_ns - self._since_ns + self._pending_ns
+        totals.progress_ns = self._since_ns = now_ns
         self._pending_ns = 0
+        self._has_loader, self.loop_ended = True, False
         if gradients:
             self._state = _FETCH
         else:
@@ -122,6 +135,7 @@ class Timeline:
     def fetch_fails(self) -> None:
         """There is no further batch, or fetching it failed."""
         if self._state in {_FETCH, _EVALUATION}:
+            self.loop_ended = self._state == _FETCH
             self._close(DATA if self._state == _FETCH else EVALUATION)
             self._state = _STEP if self._in_step else _BETWEEN
 
@@ -133,6 +147,7 @@ class Timeline:
         if thread != self._owner:
             self._move_to(thread)
         self._in_backward = True
+        self.loop_ended = False
         self._close(_BY_BACKWARD[self._state])
         self._use_batches()
         self._state = _BACKWARD
@@ -169,7 +184,7 @@ class Timeline:
     def step_ends(self, optimizer: int, *, failed: bool = False) -> None:
         """The outermost step, of the optimizer of this identity, has ended, or has raised an exception."""
         self._close(_BY_STEP[self._state])
-        self._in_step = False
+        self._in_step = self.without_gradients = False
         self._state = _BETWEEN
         if not failed:
             self._end_step(optimizer, skipped=not self._stepped)
@@ -180,15 +195,16 @@ class Timeline:
             return False
         now_ns = self._clock()
         self._pending_ns += now_ns - self._since_ns
-        self._since_ns = now_ns
+        self.totals.progress_ns = self._since_ns = now_ns
         self._interrupted = phase
         return True
 
     def resume(self) -> None:
         """The interruption has ended."""
         now_ns = self._clock()
-        self.totals.phase_ns[self._interrupted] += now_ns - self._since_ns
-        self._since_ns = now_ns
+        totals = self.totals
+        totals.phase_ns[self._interrupted] += now_ns - self._since_ns
+        totals.progress_ns = self._since_ns = now_ns
         self._interrupted = -1
 
     def compilation_begins(self) -> None:

@@ -85,6 +85,8 @@ class DeviceRecorder:
         self.progress = StepTotals()
         self.phase: Callable[[], str] = str
         """Returns the phase that the program is in; empty where that is not known."""
+        self.standby: Callable[[], str] = str
+        """Returns why a program without progress may wait, as `Counters.standby`."""
         self.job: Callable[[], tuple[tuple[str, str], ...]] = tuple
         """Returns the process's place in its job, as rows of `Counters.job`."""
         self.allocator: Callable[[int], AllocatorState] = lambda _device: AllocatorState()

@@ -234,6 +234,7 @@ class Recorder(DeviceRecorder):
         totals, progress, budget = self._devices[device], self.progress, self.budget
         measured = self.measured.until(self.clock())
         allocator, job = self.allocator(device), self.job() if device == self.home else ()
+        standby = self.standby() if device == self.home else ""
         with self._lock:
             counters = replace(
                 totals.counters(device),
@@ -266,6 +267,7 @@ class Recorder(DeviceRecorder):
                 compilations=progress.compilations,
                 compile_ns=progress.compile_ns,
                 job=job,
+                standby=standby,
             )
 
     def charge(self, cost_ns: int) -> None:

@@ -23,6 +23,7 @@ from kernelcast.probe.process.threads import start_without_signals
 from kernelcast.probe.recording.recorder import Cell, Recorder
 from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, ExporterConnection, Sent
 from kernelcast.probe.reporting.left_report import LeftReport
+from kernelcast.probe.reporting.stacks import write_stacks
 from kernelcast.probe.tunables import TunableSet
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.frames import (
@@ -38,6 +39,7 @@ from kernelcast.wire.frames import (
     OutcomeFrame,
     OutcomesConfirmed,
     Reception,
+    StacksRequest,
     Status,
     TunableClaim,
     Tunables,
@@ -322,6 +324,10 @@ class ReportSender:
                 self._subject.outcomes.confirmed(frame.event_ids)
             elif isinstance(frame, Reception):
                 self.reception = frame
+            elif isinstance(frame, StacksRequest) and self._hello is not None:
+                hello = self._hello
+                heading = f"{hello.program}, rank {hello.rank or '-'}, process {hello.pid}"
+                write_stacks(self.link.path, hello.nonce, heading)
 
     def _send_new(self) -> bool:
         if not self._hello_sent:

@@ -38,6 +38,7 @@ NOT_SIMULATED: Final[dict[str, str]] = {
             kernel.PHASE,
             kernel.PROGRESS,
             kernel.JOB_INFO,
+            kernel.STANDING,
         )
     },
     kernel.PROBE_COST.prometheus_name: "simulated programs are not measured by turns",

@@ -243,3 +243,60 @@ def test_the_present_phase_is_known_while_it_lasts(phase: str) -> None:
     seen.append(timeline.phase())
     assert phase in seen
     assert seen == ["other", "data", "forward", "backward", "optimizer"]
+
+
+def test_every_mark_is_progress() -> None:
+    training = Training()
+    moments = list[int]()
+
+    def note() -> None:
+        moments.append(training.timeline.totals.progress_ns)
+
+    training.fetch(5)
+    training.step(10, before=note)
+    for mark in (
+        lambda: training.timeline.fetch_begins(True),
+        training.timeline.fetch_ends,
+        training.timeline.backward_begins,
+        training.timeline.backward_ends,
+        lambda: training.timeline.interrupt(CHECKPOINT),
+        training.timeline.resume,
+    ):
+        training.work(100)
+        mark()
+        note()
+        assert training.timeline.totals.progress_ns == training.now_ns
+    assert moments == sorted(set(moments))
+
+
+def test_work_between_steps_is_shown_as_what_is_known_of_it() -> None:
+    """Time of a program without a loader is that of a step; an evaluation without one is seen by its gradients."""
+    training = Training()
+    training.backward(5)
+    training.step(5)
+    assert training.timeline.phase() == "forward"
+    training.fetch(5)
+    training.backward(5)
+    training.step(5)
+    assert training.timeline.phase() == "other"
+    training.timeline.without_gradients = True
+    assert training.timeline.phase() == "evaluation"
+    training.fetch(5)
+    training.timeline.without_gradients = True  # such as a gradient that is clipped
+    training.backward(5)
+    training.step(5)
+    assert training.timeline.phase() == "other"
+
+
+def test_a_loop_has_ended_where_its_loader_has_no_further_batch() -> None:
+    training = Training()
+    training.fetch(5)
+    training.backward(5)
+    training.step(5)
+    ended = [training.timeline.loop_ended]
+    for gradients in (True, False):  # the second is that of an evaluation
+        training.timeline.fetch_begins(gradients)
+        ended.append(training.timeline.loop_ended)
+        training.timeline.fetch_fails()
+        ended.append(training.timeline.loop_ended)
+    assert ended == [False, False, True, False, False]
