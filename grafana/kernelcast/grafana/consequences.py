@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kernelcast.grafana.rules import forecasts, gpu_errors, hardware, hints, kernels, links, objectives, probes
+from kernelcast.grafana.rules import (
+    forecasts,
+    gpu_errors,
+    hardware,
+    hints,
+    kernels,
+    links,
+    objectives,
+    probes,
+    standing,
+)
 from kernelcast.grafana.rules.model import AlertRule, Profile
 from kernelcast.grafana.rules.render import alerts
 
@@ -83,7 +93,8 @@ _FIXED: Final = (
 
 def declared(profile: Profile) -> tuple[Consequences, ...]:
     """All declared consequences, of alerts that the site has."""
-    of_gpus = _names((hardware.alerts, links.alerts, gpu_errors.alerts, kernels.alerts, probes.alerts), profile)
+    programs = (kernels.alerts, probes.alerts, standing.alerts)
+    of_gpus = _names((hardware.alerts, links.alerts, gpu_errors.alerts, *programs), profile)
     predicted = _names((forecasts.alerts, hints.alerts), profile)
     fresh, delivered = ([f"{one.alert}{rate}" for rate in (_FAST, "", _SLOWLY)] for one in objectives.OBJECTIVES)
     dead, silent, lag = "KernelcastExporterStale", "KernelcastProducerSilent", "KernelcastLagGrowing"

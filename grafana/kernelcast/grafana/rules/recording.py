@@ -7,7 +7,7 @@ that moves to another bridge or exporter instance keeps its series.
 from typing import Final
 
 from kernelcast.grafana import inputs, promql
-from kernelcast.grafana.rules import objectives
+from kernelcast.grafana.rules import objectives, standing
 from kernelcast.grafana.rules.model import MINUTE, Profile, RecordingRule, RuleGroup, duration
 from kernelcast.wire.catalogue import bridge, kernel, predictor
 from kernelcast.wire.catalogue.devices import accelerator, device, energy
@@ -63,7 +63,12 @@ def classic(profile: Profile) -> tuple[RuleGroup, ...]:
         RecordingRule(KERNEL_P99, f"histogram_quantile(0.99, {_rate(f'{name}_bucket', window)}) >= 0"),
         *_gaps(_rate(f"{promql.name(kernel.LAUNCH_GAP)}_bucket", window)),
     )
-    return (RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), *_pipeline(profile))
+    return (
+        RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))),
+        _devices(window),
+        *standing.recordings(),
+        *_pipeline(profile),
+    )
 
 
 def native(profile: Profile) -> tuple[RuleGroup, ...]:
@@ -78,7 +83,12 @@ def native(profile: Profile) -> tuple[RuleGroup, ...]:
         RecordingRule(KERNEL_P99, f"histogram_quantile(0.99, {durations}) >= 0"),
         *_gaps(_rate(promql.name(kernel.LAUNCH_GAP), window)),
     )
-    return (RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), *_pipeline(profile))
+    return (
+        RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))),
+        _devices(window),
+        *standing.recordings(),
+        *_pipeline(profile),
+    )
 
 
 def _gaps(rates: str) -> tuple[RecordingRule, RecordingRule]:

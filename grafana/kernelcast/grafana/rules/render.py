@@ -17,6 +17,7 @@ from kernelcast.grafana.rules import (
     pipeline,
     probes,
     recording,
+    standing,
 )
 from kernelcast.grafana.rules.model import AlertRule, Profile, RuleGroup, to_yaml
 
@@ -43,7 +44,7 @@ _GENERATED: Final = "Made by `kernelcast grafana generate`; change grafana/kerne
 
 
 def _groups(profile: Profile) -> tuple[RuleGroup, ...]:
-    """Six groups, or those of the services that the site runs: no alert is about one that is absent by intent.
+    """Seven groups, or those of the services that the site runs: no alert is about one that is absent by intent.
 
     A ruler may limit the rules of a group (Cortex and Grafana Mimir: `ruler_max_rules_per_rule_group`), so none has
     more than 20.
@@ -53,6 +54,7 @@ def _groups(profile: Profile) -> tuple[RuleGroup, ...]:
         "hardware": (hardware.alerts, links.alerts),
         "gpu-error": (gpu_errors.alerts,),
         "kernel": (kernels.alerts, probes.alerts),
+        "standing": (standing.alerts,),
         "forecast": (forecasts.alerts, hints.alerts) if jobs.predictor else (),
         "bridge": (bridge.alerts, objectives.alerts) if jobs.bridge else (),
         "pipeline": (exporters.alerts, pipeline.alerts),

@@ -1,0 +1,179 @@
+"""Alerts about jobs that stand still, ranks that have ended or are slow, and GPUs that are busy while nothing ends.
+
+An exporter decides for each process whether it stands still. A job does where all of its ranks do: ranks that wait for
+one in evaluation or checkpoint wait for a peer that is at work. The recordings join ranks of all nodes by the job.
+"""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule, RuleGroup
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
+
+STILL: Final = "rank:kernelcast_program_standing_still_seconds:still"
+HOLDER: Final = "rank:kernelcast_program_standing_still_seconds:holder"
+BUSY_POWER: Final = "gpu:DCGM_FI_DEV_POWER_USAGE:busy"
+
+_JOB: Final = "program, job_id"
+_RANK: Final = "program, job_id, Hostname, gpu, rank"
+_APART: Final = "stopped|disk|silent|person"
+"""States in which a rank waits for no peer."""
+_AT_REST: Final = "person|ended"
+"""States in which a program may wait for as long as it likes, unless a peer of its job waits for it."""
+_BUSY_UTILIZATION: Final = 99
+_IDLE_POWER_RATIO: Final = 0.6
+"""Power over the GPU's own level while busy, its 90th percentile of six hours, below which it computes little."""
+_SUBJECT: Final = ("Hostname", "gpu", "program", "rank")
+
+
+def recordings() -> tuple[RuleGroup, ...]:
+    """Ranks of jobs that stand still, and those among them that hold up their job."""
+    standing = f"max without (instance) ({promql.name(kernel.STANDING)})"
+    each = f"max by ({_RANK}) ({promql.name(kernel.STANDING)})"
+    still = (
+        f"({standing} > 0) and on ({_JOB}) (count by ({_JOB}) ({each} > 0) == count by ({_JOB}) ({each})) "
+        f'and on ({_JOB}) ({promql.name(kernel.STANDING)}{{state!~"{_AT_REST}"}} > 0)'
+    )
+    apart = f'{STILL}{{state=~"{_APART}"}}'
+    waiting = f'{STILL}{{state="backward"}}'
+    ahead = f'({STILL}{{state!~"backward|{_APART}"}} and on ({_JOB}) {waiting} unless on ({_JOB}) {apart})'
+    of_state = f"count by ({_JOB}, state) ({STILL})"
+    most = f"max by ({_JOB}) ({of_state})"
+    rarer = (
+        f"({STILL} and on ({_JOB}, state) ({of_state} < on ({_JOB}) group_left () {most}) "
+        f"unless on ({_JOB}) ({apart} or {waiting}))"
+    )
+    alone = f"({STILL} and on ({_JOB}) (count by ({_JOB}) ({STILL}) == 1))"
+    differing = f"({apart} or {ahead} or {rarer})"
+    some = f"({differing} and on ({_JOB}) (count by ({_JOB}) ({differing}) < count by ({_JOB}) ({STILL})))"
+    busy = f"max without (instance) ({promql.name(device.POWER_USAGE)}) and max without (instance) ("
+    busy += f"{promql.name(device.GPU_UTIL)}) >= {_BUSY_UTILIZATION}"
+    rules = (
+        RecordingRule(STILL, still),
+        RecordingRule(HOLDER, f"{some} or {alone}"),
+        RecordingRule(BUSY_POWER, busy),
+    )
+    return (RuleGroup("kernelcast-standing", rules),)
+
+
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
+    """A job that stands still, by a rank that differs or in one phase; ranks that ended or are slow; a stuck GPU."""
+    return (_holder(), _one_phase(), _ended(profile), _slow(profile), _nothing_ends(profile))
+
+
+_STEPS: Final = (
+    "`py-spy dump --pid PID` on the node shows where it is now; the file of stacks, where it stopped.",
+    "`stopped`: someone sent SIGSTOP, a debugger is attached, or the container is frozen; `kill -CONT PID`.",
+    "`disk`: the kernel waits for a disk or a file system; see `dmesg` and the node's mounts.",
+    "`silent`: native code holds the interpreter's lock. `person`: a breakpoint or a prompt waits for input.",
+    "`data`: the loader, its workers or their storage. `checkpoint`: the file system that it writes to.",
+    "`ended`: this rank had fewer batches than its peers.",
+    "End the job and start it from its last checkpoint, without the node if the cause is there.",
+)
+
+
+def _holder() -> AlertRule:
+    who = "{{ with $labels.rank }}Rank {{ . }} of {{ end }}{{ $labels.program }}"
+    return AlertRule(
+        name="KernelcastJobStandsStill",
+        expr=f"max without (source) ({HOLDER})",
+        hold_seconds=0,
+        severity=AlertSeverity.CRITICAL,
+        summary=f"{who} on GPU {{{{ $labels.gpu }}}} of {{{{ $labels.Hostname }}}} holds up its job: "
+        "{{ $labels.state }} for {{ $value | humanizeDuration }}",
+        description="No rank of the job has made progress for longer than its limit. This one differs from the others, "
+        "which wait for it: they are in backward, or in a phase that most of them share. "
+        "{{ with $labels.stacks }}Stacks of its threads: {{ . }} on that node. {{ end }}"
+        "Progress is any mark: a batch, backward, a step, the end of a measured kernel. The limit in training is 10 "
+        "times the 99th percentile of its own gaps, 60 s at least; in evaluation, checkpoint, compilation and work "
+        "that no mark shows 5 times the longest seen, 10 min at least.",
+        action="Look at the stacks of this rank, and at its node: state, storage, kernel log.",
+        subject=_SUBJECT,
+        steps=_STEPS,
+    )
+
+
+def _one_phase() -> AlertRule:
+    return AlertRule(
+        name="KernelcastJobStandsStillInOnePhase",
+        expr=f"max by ({_JOB}, state) ({STILL} unless on ({_JOB}) {HOLDER})",
+        hold_seconds=0,
+        severity=AlertSeverity.CRITICAL,
+        summary="{{ $labels.program }} stands still for {{ $value | humanizeDuration }}: all ranks in "
+        "{{ $labels.state }}: a collective that not all have entered, or the network",
+        description="No rank of job {{ $labels.job_id }} has made progress for longer than its limit, and none differs "
+        "from the others. Either the ranks have called different collectives, or in another order, or messages between "
+        "them are lost. In data it is rather the storage that all of them read.",
+        action="Compare the stacks of the ranks (files named in the exporters' logs): different places in the program "
+        "are a mismatched collective; one place is the network.",
+        subject=("program",),
+        steps=(
+            "PyTorch: start again with `TORCH_FR_BUFFER_SIZE=2000` and `TORCH_NCCL_DUMP_ON_TIMEOUT=1`.",
+            "Its flight recorder's files then name the collective and the rank that is missing.",
+            "Look at the ports of the job's nodes: errors, links that are down, KernelcastInfinibandPortDown.",
+        ),
+    )
+
+
+def _ended(profile: Profile) -> AlertRule:
+    lost = f"increase({promql.name(kernel.LOST_PROCESSES)}[{profile.window(5 * MINUTE)}])"
+    return AlertRule(
+        name="KernelcastRankEnded",
+        expr=f"max without (instance) ({lost}) > 0",
+        hold_seconds=0,
+        severity=AlertSeverity.WARNING,
+        summary="{{ with $labels.rank }}Rank {{ . }} of {{ end }}{{ $labels.program }} on GPU {{ $labels.gpu }} of "
+        "{{ $labels.Hostname }} has ended without a word",
+        description="The process was killed or has crashed: it said nothing to its exporter. Its peers get errors from "
+        "their collectives and end with it. That is no job that stands still.",
+        action="Look for the cause on that node: out of memory (`dmesg`, the pod's last state), an XID, a preemption.",
+        subject=_SUBJECT,
+    )
+
+
+def _slow(profile: Profile) -> AlertRule:
+    less = profile.thresholds.straggler_ratio
+    phases = f'rate({promql.name(kernel.PHASE_SECONDS)}{{phase=~"data|forward|optimizer"}}'
+    each = f"max by (Hostname, gpu, program, rank, phase) ({phases}[{profile.window(5 * MINUTE)}]))"
+    median = f"quantile by (program, phase) (0.5, {each})"
+    several = f"count by (program, phase) ({each}) > 2"
+    return AlertRule(
+        name="KernelcastRankSlow",
+        expr=f"{each} - on (program, phase) group_left () {median} > {less:g} and on (program, phase) {several}",
+        hold_seconds=15 * MINUTE,
+        severity=AlertSeverity.WARNING,
+        summary="Rank {{ $labels.rank }} of {{ $labels.program }} on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} "
+        "is slow in {{ $labels.phase }}, and its peers wait",
+        description="It spends {{ $value | humanizePercentage }} more of its time in this phase than the median rank, "
+        "whose time is in backward instead, where it waits. The job moves at the speed of this rank.",
+        action="data: compare its loader and storage with its peers'. forward or optimizer: its processor share, and "
+        "the clocks and temperature of its GPU.",
+        subject=_SUBJECT,
+    )
+
+
+def _nothing_ends(profile: Profile) -> AlertRule:
+    window = profile.window(2 * MINUTE)
+    util, power = promql.name(device.GPU_UTIL), promql.name(device.POWER_USAGE)
+    usual = f"quantile_over_time(0.9, {BUSY_POWER}[{profile.window(6 * HOUR)}])"
+    gpu = "Hostname, UUID"
+    timed, measured = (
+        f"sum by ({gpu}) (increase({promql.name(row)}[{window}]))"
+        for row in (kernel.TIMED_LAUNCHES, kernel.PROBE_MEASURED)
+    )
+    low = f"max without (instance) (max_over_time({power}[{window}])) < {_IDLE_POWER_RATIO} * {usual}"
+    busy = f"max without (instance) (min_over_time({util}[{window}])) >= {_BUSY_UTILIZATION}"
+    return AlertRule(
+        name="KernelcastGpuBusyNothingEnds",
+        expr=f"{low} and {busy} and on ({gpu}) ({timed} == 0) and on ({gpu}) ({measured} > 0)",
+        hold_seconds=MINUTE,
+        severity=AlertSeverity.WARNING,
+        summary="GPU {{ $labels.gpu }} of {{ $labels.Hostname }} is busy, and nothing ends: {{ $value | humanize }} W",
+        description=f"Its utilization is {_BUSY_UTILIZATION} % or more, its power below {_IDLE_POWER_RATIO:g} of its "
+        "own level while busy, and none of the kernels that are measured on it has ended. A kernel spins, as one of a "
+        "collective does that waits for a peer.",
+        action="See which collective the program waits in (its stacks, PyTorch's flight recorder), and whether the "
+        "other ranks have entered it.",
+        subject=("Hostname", "gpu"),
+    )
