@@ -250,7 +250,7 @@ class StandingJudge:
         if not watch.stands:
             watch.stands = True
             watch.stacks = self._stacks.written(process.nonce, watch.asked_at)
-            _log.warning(
+            _log.info(
                 "program stands still",
                 program=process.program,
                 rank=process.rank,

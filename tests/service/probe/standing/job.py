@@ -1,12 +1,13 @@
 """One rank of a data-parallel job with a fault: `python job.py FAULT FOLDER`, rank and peers by torchrun's variables.
 
-It trains until it is killed. From step `AT` on, rank 2 does what the fault says; `healthy` does nothing.
+It trains until it is killed. From step `AT` on, rank 2 does what the fault says; with `healthy` it takes `LONG_SECONDS`
+each for an evaluation, a checkpoint and a compilation, for which its peers wait.
 """
 
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ FAULT, FOLDER = sys.argv[1], Path(sys.argv[2])
 RANK: Final = int(os.environ["RANK"])
 AT: Final = 20
 FOR_EVER: Final = 3600.0
+LONG_SECONDS: Final = 15.0
 
 
 def is_faulty(fault: str, step: int) -> bool:
@@ -54,12 +56,54 @@ class Held(torch.autograd.Function):  # type: ignore[misc]
         return gradient
 
 
+class Large:
+    """An object whose checkpoint takes long."""
+
+    def __reduce__(self) -> Any:
+        time.sleep(LONG_SECONDS)
+        return int, ()
+
+
+def compiled_slowly(graph: Any, _inputs: Any) -> Any:
+    """A compiler that takes long."""
+    time.sleep(LONG_SECONDS)
+    return graph.forward
+
+
+def work_long(model: nn.Module, step: int) -> None:
+    """Do something healthy that takes longer than a step may."""
+    if step == AT:
+        with torch.no_grad():
+            model(torch.randn(4, 8))
+            time.sleep(LONG_SECONDS)
+    elif step == AT + 5:
+        torch.save({"state": Large()}, FOLDER / "large")
+    elif step == AT + 10:
+        torch.compile(model, backend=compiled_slowly)(torch.randn(4, 8))
+        (FOLDER / "done").touch()
+
+
 def evaluate(model: nn.Module) -> None:
     with torch.no_grad():
         for number, (inputs, _) in enumerate(DataLoader(Numbers(), batch_size=4)):
             model(inputs)
             if number == 2:
                 time.sleep(FOR_EVER)
+
+
+def save(model: nn.Module, *, in_python: bool) -> None:
+    """Save into a pipe that nobody reads; PyTorch's native code holds the interpreter's lock while it opens a file."""
+    torch.save(model.state_dict(), FOLDER / "pipe", _use_new_zipfile_serialization=not in_python)
+
+
+FAULTS: Final[dict[str, Callable[[nn.Module], object]]] = {
+    "asleep": lambda _model: time.sleep(FOR_EVER),
+    "breakpoint": lambda _model: breakpoint(),  # noqa: T100  the fault
+    "slow": lambda _model: time.sleep(0.4),
+    "evaluation": evaluate,
+    "checkpoint": lambda model: save(model, in_python=True),
+    "checkpoint_in_native_code": lambda model: save(model, in_python=False),
+}
 
 
 def main() -> None:
@@ -71,18 +115,10 @@ def main() -> None:
     for step, (inputs, targets) in enumerate(DataLoader(Numbers(), batch_size=4)):
         if step == AT:
             (FOLDER / f"begun-{RANK}").touch()
-        if is_faulty("asleep", step):
-            time.sleep(FOR_EVER)
-        if is_faulty("breakpoint", step):
-            breakpoint()  # noqa: T100  the fault
-        if is_faulty("slow", step):
-            time.sleep(0.4)
-        if is_faulty("evaluation", step):
-            evaluate(model.module)
-        if is_faulty("checkpoint", step):
-            torch.save(model.module.state_dict(), FOLDER / "pipe", _use_new_zipfile_serialization=False)
-        if is_faulty("checkpoint_in_native_code", step):  # it holds the interpreter's lock while it opens the file
-            torch.save(model.module.state_dict(), FOLDER / "pipe")
+        if is_faulty("healthy", step):
+            work_long(model.module, step)
+        elif FAULT in FAULTS and is_faulty(FAULT, step):
+            FAULTS[FAULT](model.module)
         outputs = model(inputs)
         if is_faulty("mismatch", step):
             outputs = Held.apply(outputs)

@@ -9,7 +9,7 @@ from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.programs.limits import ProbeLimits
 from kernelcast.exporter.totals import aggregate, snapshot
 from kernelcast.exporter.totals.aggregate import MAX_ENDED, Aggregator
-from kernelcast.exporter.totals.report import ProcessReport
+from kernelcast.exporter.totals.report import ProcessReport, Standing
 from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
@@ -612,3 +612,26 @@ def test_the_cost_of_trials_is_summed_and_survives_a_restart_of_the_exporter() -
     restored.report(report({}, of=process("a"), counters=replace(budget, trial_allowed_ns=5 * SECOND_NS)))
     assert values(shown(restored), kernel.TRIAL_LOST) == {"": 1.0}
     assert values(shown(restored), kernel.TRIAL_ALLOWED) == {"": 6.0}
+
+
+def test_a_process_that_stands_still_is_shown_with_its_state_until_it_moves_or_ends() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({}, standing=Standing("j", "data", 61.0, "/run/s")))
+    assert values(shown(aggregator), kernel.STANDING, by="state") == {"data": 61.0}
+    (sample,) = [sample for sample in shown(aggregator) if sample.metric is kernel.STANDING]
+    assert {"job_id": "j", "stacks": "/run/s"}.items() <= dict(sample.attributes).items()
+    aggregator.report(report({}, standing=Standing("j")))
+    aggregator.report(report({}))  # unchanged
+    assert values(shown(aggregator), kernel.STANDING, by="state") == {"": 0.0}
+    aggregator.report(report({}, final=True))
+    assert values(shown(aggregator), kernel.STANDING, by="state") == {}
+
+
+def test_processes_that_end_without_a_word_are_counted_from_zero() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({}, version="1"))
+    assert values(shown(aggregator), kernel.LOST_PROCESSES) == {"": 0}
+    aggregator.report(report({}, version="1", final=True, lost=True))
+    aggregator.report(report({}, of=process("b"), version="1", final=True, lost=True))
+    aggregator.report(report({}, of=process("c"), version="1", final=True))
+    assert values(shown(aggregator), kernel.LOST_PROCESSES) == {"": 2}
