@@ -101,7 +101,7 @@ class ProcessTotals:
             self._advance_row(row, growth)
         for variant, timed in report.variants.items():
             self._advance_variant(variant, timed, growth)
-        if self.version:
+        if report.lost is not None:
             lost = ("lost_processes",)
             growth.counters[lost] = int(report.lost and not self.counters.get(lost))
             self.counters[lost] = int(report.lost)

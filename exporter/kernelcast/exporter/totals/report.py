@@ -42,7 +42,7 @@ class ProcessReport:
         version: The probe's version; empty for replay and simulation.
         versions: Versions that the process runs on.
         final: Whether the process has ended; its totals do not change any more.
-        lost: Whether it has ended without a word: killed, or crashed.
+        lost: Whether it has ended without a word: killed, or crashed; None where that cannot be seen.
         standing: Whether it stands still; None if unchanged, or if it makes no steps.
     """
 
@@ -58,7 +58,7 @@ class ProcessReport:
     versions: Versions = field(default_factory=Versions)
     status: Status | None = None
     final: bool = False
-    lost: bool = False
+    lost: bool | None = None
     standing: Standing | None = None
 
 

@@ -1,7 +1,7 @@
 """One rank of a data-parallel job with a fault: `python job.py FAULT FOLDER`, rank and peers by torchrun's variables.
 
-It trains until it is killed. From step `AT` on, rank 2 does what the fault says; with `healthy` it takes `LONG_SECONDS`
-each for an evaluation, a checkpoint and a compilation, for which its peers wait.
+It trains until it is killed. From step `AT` on, rank 2 does what the fault says; with `healthy` it takes
+`LONG_SECONDS` each for an evaluation, a checkpoint and a compilation from step `LATER` on, while its peers wait.
 """
 
 import os
@@ -22,6 +22,8 @@ from kernelcast import probe
 FAULT, FOLDER = sys.argv[1], Path(sys.argv[2])
 RANK: Final = int(os.environ["RANK"])
 AT: Final = 20
+LATER: Final = 600
+"""Once the exporter knows the program's gaps."""
 FOR_EVER: Final = 3600.0
 LONG_SECONDS: Final = 15.0
 
@@ -72,13 +74,13 @@ def compiled_slowly(graph: Any, _inputs: Any) -> Any:
 
 def work_long(model: nn.Module, step: int) -> None:
     """Do something healthy that takes longer than a step may."""
-    if step == AT:
+    if step == LATER:
         with torch.no_grad():
             model(torch.randn(4, 8))
             time.sleep(LONG_SECONDS)
-    elif step == AT + 5:
+    elif step == LATER + 5:
         torch.save({"state": Large()}, FOLDER / "large")
-    elif step == AT + 10:
+    elif step == LATER + 10:
         torch.compile(model, backend=compiled_slowly)(torch.randn(4, 8))
         (FOLDER / "done").touch()
 

@@ -118,6 +118,7 @@ def job(
         for rank, (prefix, interface) in enumerate(places):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": address}
             own |= {"MASTER_PORT": str(port), "KERNELCAST_SOCKET": str(watched.socket), "GLOO_SOCKET_IFNAME": interface}
+            own |= {"KERNELCAST_PROBE_INTERVAL_SECONDS": "0.2"}
             with (folder / f"rank-{rank}.log").open("wb") as log:
                 ranks.append(
                     subprocess.Popen(

@@ -39,6 +39,7 @@ NOT_SIMULATED: Final[dict[str, str]] = {
             kernel.PROGRESS,
             kernel.JOB_INFO,
             kernel.STANDING,
+            kernel.LOST_PROCESSES,
         )
     },
     kernel.PROBE_COST.prometheus_name: "simulated programs are not measured by turns",

@@ -629,9 +629,9 @@ def test_a_process_that_stands_still_is_shown_with_its_state_until_it_moves_or_e
 
 def test_processes_that_end_without_a_word_are_counted_from_zero() -> None:
     aggregator = Aggregator()
-    aggregator.report(report({}, version="1"))
+    aggregator.report(report({}, lost=False))
     assert values(shown(aggregator), kernel.LOST_PROCESSES) == {"": 0}
-    aggregator.report(report({}, version="1", final=True, lost=True))
-    aggregator.report(report({}, of=process("b"), version="1", final=True, lost=True))
-    aggregator.report(report({}, of=process("c"), version="1", final=True))
+    aggregator.report(report({}, final=True, lost=True))
+    aggregator.report(report({}, of=process("b"), final=True, lost=True))
+    aggregator.report(report({}, of=process("c"), final=True, lost=False))
     assert values(shown(aggregator), kernel.LOST_PROCESSES) == {"": 2}
