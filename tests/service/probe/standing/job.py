@@ -117,9 +117,7 @@ def main() -> None:
     for step, (inputs, targets) in enumerate(DataLoader(Numbers(), batch_size=4)):
         if step == AT:
             (FOLDER / f"begun-{RANK}").touch()
-        if is_faulty("healthy", step):
-            work_long(model.module, step)
-        elif FAULT in FAULTS and is_faulty(FAULT, step):
+        if FAULT in FAULTS and is_faulty(FAULT, step):
             FAULTS[FAULT](model.module)
         outputs = model(inputs)
         if is_faulty("mismatch", step):
@@ -127,6 +125,8 @@ def main() -> None:
         (outputs - targets).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+        if is_faulty("healthy", step):
+            work_long(model.module, step)
         time.sleep(0.02)
 
 
