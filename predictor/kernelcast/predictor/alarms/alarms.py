@@ -63,9 +63,8 @@ class Alarms:
 
     @property
     def lasting(self) -> list[Finding]:
-        """All findings that last, as they were last reported."""
-        opened = [*self._open.values(), *([self._summary] if self._summary is not None else [])]
-        return [one.published for one in opened if one.published is not None]
+        """All findings that last, with their newest values; not the summary of those whose page is held."""
+        return [one.present for one in self._open.values() if one.present is not None]
 
     @property
     def held(self) -> int:
@@ -198,6 +197,7 @@ class Alarms:
         for one in built:
             finding = self._within_budget(one, time_ns)
             opened = self._open[finding.finding_id]
+            opened.present = finding
             repeated = time_ns - opened.published_ns >= REPEAT_NS
             if is_news(opened.published, finding) or repeated:
                 opened.published, opened.published_ns = finding, time_ns
