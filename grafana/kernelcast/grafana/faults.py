@@ -64,7 +64,10 @@ class Fault:
 _OF_A_NODE: Final = (
     Consequence("KernelcastProducerSilent", equal=("job", "instance")),
     Consequence("KernelcastGpu.+", equal=_NODE),
-    Consequence("Kernelcast(Kernel.+|Infiniband.+|DegradationPredicted|BreachImminent)", equal=_NODE),
+    Consequence(
+        "Kernelcast(Kernel.+|Infiniband.+|DegradationPredicted|BreachImminent|LimitPassed|WorkSlower|FaultObserved)",
+        equal=_NODE,
+    ),
 )
 """Alerts that follow where a node's exporter sends nothing more."""
 

@@ -101,8 +101,8 @@ FINDING_LABELS: Final = (
 FINDING_SINCE: Final = _own(
     "finding_since_timestamp_seconds",
     Kind.GAUGE,
-    "Each finding that lasts: when its limit was passed (state passed) or when it began, in Unix time. urgency is page, "
-    "ticket, or held: a page beyond the budget.",
+    "Each finding that lasts: when its limit was passed (state passed) or when it began, in Unix time. urgency is "
+    "page, ticket, or held: a page beyond the budget.",
     *FINDING_LABELS,
 )
 FINDING_VALUE: Final = _own(

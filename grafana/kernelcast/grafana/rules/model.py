@@ -141,6 +141,7 @@ class AlertRule:
         summary: One line; may use `{{ $labels.x }}` and `{{ $value }}`.
         description: What was seen and how it was judged.
         action: What to do first.
+        first: The same for the runbook, where `action` depends on the labels of the alert.
         subject: Labels that the dashboard's variables take from the alert, by the variable's name.
         dashboard: The uid of the dashboard that it leads to.
         steps: What to do next, for the runbook.
@@ -160,6 +161,7 @@ class AlertRule:
     steps: tuple[str, ...] = ()
     source: str = ""
     keep_seconds: int = 0
+    first: str = ""
 
     def to_rule(self, profile: Profile) -> dict[str, Any]:
         """As Prometheus reads it. Without a link to the runbook, its first step is part of the description."""
