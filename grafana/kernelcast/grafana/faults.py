@@ -138,8 +138,8 @@ FAULTS: Final = (
         consequences=(Consequence("KernelcastGpuTimeLostToHeat"), Consequence("KernelcastKernelSlower")),
     ),
     Fault("memory-leak", "KernelcastGpuMemoryNearlyFull", "GPU memory used", seen_seconds=10 * MINUTE),
-    Fault("straggler", "KernelcastKernelSlower", "Mean duration against a day before", KERNELS, 5 * MINUTE),
-    Fault("kernel-slowdown", "KernelcastKernelSlower", "Mean duration against a day before", KERNELS, 5 * MINUTE),
+    Fault("straggler", "KernelcastKernelSlower", "Mean duration against usual", KERNELS, 5 * MINUTE),
+    Fault("kernel-slowdown", "KernelcastKernelSlower", "Mean duration against usual", KERNELS, 5 * MINUTE),
     Fault("telemetry-lost", "KernelcastGpuSilent", "GPU utilisation", seen_seconds=5 * MINUTE),
     Fault(
         "nvml-hang",

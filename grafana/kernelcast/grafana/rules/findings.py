@@ -245,7 +245,8 @@ def _figures(profile: Profile, otherwise: str, against: str = ", limit ") -> str
         against: Words before the limit; empty to leave it out.
     """
     chain = [
-        f'{{{{ {"else if" if number else "if"} match "{pattern}" $labels.metric }}}}{_figure(profile, verb, value, against)}'
+        f'{{{{ {"else if" if number else "if"} match "{pattern}" $labels.metric }}}}'
+        f"{_figure(profile, verb, value, against)}"
         for number, (pattern, verb, value) in enumerate(_PHRASES)
     ]
     shown = f"{''.join(chain)}{{{{ else }}}}{_figure(profile, *_OTHER_PHRASE, against)}{{{{ end }}}}"

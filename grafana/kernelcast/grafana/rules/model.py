@@ -89,7 +89,7 @@ class Profile:
 
 
 PRODUCTION: Final = Profile("production", 30, 1, 2 * MINUTE, DAY, HOUR)
-DEMO: Final = Profile("demo", 1, 60, 15, 2 * MINUTE, MINUTE, shortest_hold_seconds=10)
+DEMO: Final = Profile("demo", 1, 60, 15, 24 * MINUTE, MINUTE, shortest_hold_seconds=10)
 """For demonstrations and tests: scraped each second, minutes become seconds.
 
 A Prometheus that has just started has no target for 5 s, and a busy laptop misses some scrapes of a second."""

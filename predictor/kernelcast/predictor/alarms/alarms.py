@@ -138,7 +138,7 @@ class Alarms:
         """Accept candidates that are strong enough, and those that they explain."""
         candidates = self.candidates
         candidates.accept(watched, bars(self.known, time_ns), places.unit_of)
-        # Within a unit that has a fault, all that have a prediction are watched: m = k in e-BH.
+        # Within a unit that has a fault, all that have a prediction are watched: m = k.
         least = -math.log(self._settings.false_discovery_ratio)
         for one in joining(candidates.by_series.values(), places, least):
             one.is_accepted = True
