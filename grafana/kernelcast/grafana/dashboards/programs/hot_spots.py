@@ -102,7 +102,7 @@ def ranking(*, height: int = 8) -> Placed:
 
 
 def _against_before() -> str:
-    """GPU time of timed launches over what it would be at the usual durations; without the rules, against a day before."""
+    """Duration of timed launches over their usual one; without the rules, the mean over that of a day before."""
     chosen = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program", rank=~"$rank|", kernel=~"$kernel"'
     seconds, timed, usual = (f"{row}{{{chosen}}}" for row in (KERNEL_SECONDS, KERNEL_TIMED, KERNEL_BASELINE))
     recorded = f"sum by ({_BY}) ({seconds} and {usual}) / (sum by ({_BY}) ({timed} * {usual}) > 0)"
