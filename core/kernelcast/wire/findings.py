@@ -6,8 +6,12 @@ begins, whenever its state changes, and when it is over. `kernelcast findings ma
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from kernelcast.wire.catalogue.meanings import Cause
+
+LIMIT_QUANTILES: Final = ("0.1", "0.5", "0.9")
+"""Shares of the probability whose times `Finding.seconds_to_limit` has."""
 
 
 class FindingState(StrEnum):

@@ -21,7 +21,6 @@ from kernelcast.predictor.alarms.bars import LASTING_NS, precision, verdicts
 from kernelcast.predictor.alarms.grouping import NO_PROGRAMS, DevicePrograms, Labels
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.alarms.state import dump, load
-from kernelcast.predictor.passage.first_passage import QUANTILES
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.runtime.kafka.follow import TopicFollower
@@ -33,7 +32,16 @@ from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError, WireError
 from kernelcast.wire.events import to_event
-from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, FindingState, Scope, Severity, Verdict
+from kernelcast.wire.findings import (
+    LIMIT_QUANTILES,
+    EndReason,
+    Finding,
+    FindingEvidence,
+    FindingState,
+    Scope,
+    Severity,
+    Verdict,
+)
 from kernelcast.wire.topics import FINDINGS
 
 MAX_FORGOTTEN_NS: Final = 3600 * 1_000_000_000
@@ -97,9 +105,9 @@ def _values(finding: Finding) -> Iterator[tuple[Metric, float]]:
 
 def _expected(finding: Finding) -> Iterator[tuple[str, float]]:
     if finding.state is FindingState.PREDICTED and finding.seconds_to_limit is not None:
-        for quantile, seconds in zip(QUANTILES, finding.seconds_to_limit, strict=True):
+        for quantile, seconds in zip(LIMIT_QUANTILES, finding.seconds_to_limit, strict=True):
             if seconds is not None:
-                yield f"{quantile:g}", finding.updated_ns / _NANOSECONDS + seconds
+                yield quantile, finding.updated_ns / _NANOSECONDS + seconds
 
 
 class FindingMeasures:
