@@ -238,7 +238,7 @@ class Picture:
                     {"program": one.name, **asdict(one), "phases": dict(one.phases), "verdict": verdict_of(one)}
                     for one in self.programs
                 ],
-                "kernels": [{**asdict(one), "change_ratio": one.change_ratio} for one in self.kernels],
+                "kernels": [asdict(one) for one in self.kernels],
                 "predictions": [asdict(one) for one in self.predictions],
                 "no_prediction": "" if self.predictions else self.no_prediction,
                 "hints": [asdict(one) for one in self.hints],

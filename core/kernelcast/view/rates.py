@@ -5,7 +5,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from kernelcast.view.page import (
@@ -16,6 +16,7 @@ from kernelcast.view.page import (
     SeriesKey,
     StepTotals,
     program_of,
+    work_of,
 )
 
 NOW_SECONDS: Final = 30.0
@@ -24,6 +25,8 @@ NOW_SECONDS: Final = 30.0
 
 _Shares: TypeAlias = Mapping[SeriesKey, float]
 """Share of measured time by program; 0 if nothing was measured, and no entry for programs that do not count it."""
+_Work: TypeAlias = tuple[SeriesKey | None, SeriesKey | None]
+"""Launch configuration of a kernel, and versions of its program, as their labels; None where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +47,14 @@ class KernelNow:
     busy_ratio: float | None
     # Mean duration of the launches in this time; None where none was timed.
     mean_seconds: float | None
-    # Mean duration of all launches before this time.
+    # Mean duration of all launches before this time, with the present launch configuration and versions.
     before_seconds: float | None
     # Median since the beginning.
     p50_seconds: float | None
     # 99th percentile since the beginning.
     p99_seconds: float | None
-
-    @property
-    def change_ratio(self) -> float | None:
-        """Mean duration now, relative to before."""
-        if self.mean_seconds is None or not self.before_seconds:
-            return None
-        return self.mean_seconds / self.before_seconds
+    # Duration now relative to before, each program on each GPU with itself; None where none can be compared.
+    change_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,7 @@ class History:
 
     changed_seconds: float | None = None
     _pages: deque[tuple[float, ScrapedPage]] = field(default_factory=deque)
+    _works: dict[SeriesKey, tuple[_Work, KernelTotals]] = field(default_factory=dict)
 
     def add(self, now_seconds: float, page: ScrapedPage) -> None:
         """Add a page; those before the measured time are forgotten, and all after a clock that has been set back."""
@@ -107,8 +106,22 @@ class History:
         if self._pages and page.ticks is not None and page.ticks != self._pages[-1][1].ticks:
             self.changed_seconds = now_seconds
         self._pages.append((now_seconds, page))
+        self._works = {
+            series: self._since(series, totals, page)
+            for stats in page.kernels.values()
+            for series, totals in stats.series.items()
+        }
         while len(self._pages) > 2 and self._pages[1][0] <= now_seconds - NOW_SECONDS:
             self._pages.popleft()
+
+    def _since(self, series: SeriesKey, totals: KernelTotals, page: ScrapedPage) -> tuple["_Work", KernelTotals]:
+        """What a series' kernel works on, and its totals when that began."""
+        labels = dict(series)
+        work = (page.works.get(work_of(labels)), page.works.get(program_of(labels)))
+        before, begun = self._works.get(series, (work, KernelTotals()))
+        if totals.count < begun.count:
+            begun = KernelTotals()
+        return work, begun if work == before else replace(totals)
 
     @property
     def page(self) -> ScrapedPage | None:
@@ -142,7 +155,7 @@ class History:
         (_, old), (_, new) = self._pages[0], self._pages[-1]
         shares = _shares(new, old)
         return [
-            _kernel_rates(name, stats, old.kernels.get(name), (self.span_seconds, shares))
+            _kernel_rates(name, stats, old.kernels.get(name), (self.span_seconds, shares), self._works)
             for name, stats in new.kernels.items()
         ]
 
@@ -269,14 +282,27 @@ def _increases(new: KernelStats, old: KernelStats | None) -> dict[SeriesKey, Ker
     return increases
 
 
-def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, measured: tuple[float, _Shares]) -> KernelNow:
-    """Return a kernel's rates, and its mean duration against that of all launches before this time."""
+def _kernel_rates(
+    name: str,
+    new: KernelStats,
+    old: KernelStats | None,
+    measured: tuple[float, _Shares],
+    works: Mapping[SeriesKey, tuple[_Work, KernelTotals]],
+) -> KernelNow:
+    """Return a kernel's rates, and its mean duration against that of the launches before this time."""
     span_seconds, shares = measured
-    grown, before = KernelTotals(), KernelTotals(new.launches, new.count, new.seconds)
+    grown, before, compared, expected = KernelTotals(), KernelTotals(), 0.0, 0.0
     increases = _increases(new, old)
-    for increase in increases.values():
+    for series, increase in increases.items():
         grown.add(increase)
-        before.add(increase, -1)
+        own = replace(new.series[series])
+        own.add(increase, -1)
+        own.add(works[series][1], -1)
+        if own.count <= 0:
+            continue  # the work, or the series itself, began within this time
+        before.add(own)
+        if increase.count:
+            compared, expected = compared + increase.seconds, expected + increase.count * own.seconds / own.count
     mean = grown.seconds / grown.count if grown.count else None
     rate = _rate(increases, span_seconds, shares)
     # Launches a second times mean duration: all launches count, although only some were timed.
@@ -292,4 +318,5 @@ def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, measured
         before.seconds / before.count if before.count else None,
         new.quantile_seconds(0.5),
         new.quantile_seconds(0.99),
+        compared / expected if expected and span_seconds else None,
     )

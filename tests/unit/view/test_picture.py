@@ -38,6 +38,28 @@ def test_a_kernel_is_shown_with_its_rate_now_and_against_before() -> None:
     assert one.busy_ratio == pytest.approx(0.3)
 
 
+def shaped(grid: str) -> str:
+    return f'cuda_kernel_info{{{GPU},kernel="gemm",program="train",rank="0",grid="{grid}"}} 1\n'
+
+
+def test_a_kernel_is_compared_with_the_same_launch_configuration_only() -> None:
+    pages = [kernel("gemm", count, seconds) for count, seconds in ((100, 1.0), (200, 4.0), (300, 7.0), (400, 13.0))]
+    grids = ("8x1x1", "12x1x1", "12x1x1", "12x1x1")
+    history = History()
+    changes = []
+    for number, (page, grid) in enumerate(zip(pages, grids, strict=True)):
+        history.add(100.0 * number, read(page + shaped(grid)))
+        changes.append(history.kernels()[0].change_ratio)
+    assert changes == [None, None, None, pytest.approx(2.0)]
+
+
+def test_a_program_that_launches_more_often_makes_no_kernel_slower() -> None:
+    fast, slow = kernel("gemm", 1000, 1.0, program="fast"), kernel("gemm", 1000, 10.0, program="slow")
+    later = kernel("gemm", 1010, 1.01, program="fast") + kernel("gemm", 1090, 10.9, program="slow")
+    (one,) = picture(fast + slow, later).kernels
+    assert one.change_ratio == pytest.approx(1.0)
+
+
 def test_before_the_second_reading_there_is_no_rate_rather_than_zero() -> None:
     shown = picture(kernel("gemm", 100, 1.0))
     assert shown.kernels[0].launches_per_second is None
