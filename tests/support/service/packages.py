@@ -61,6 +61,10 @@ FRAMEWORKS: Final = Packages(
 )
 CUPY: Final = Packages("cupy", ("cupy-cuda13x==14.2.0", "cuda-pathfinder==1.9.1"), "70 MB", alone=True)
 CUPTI: Final = Packages("cupti", ("nvidia-cuda-cupti==13.2.86",), "12 MB", alone=True)
+TRACEML: Final = Packages(
+    "traceml", ("traceml-ai==0.5.0", "msgspec==0.22.0", "nvidia-ml-py==13.615.71"), "3 MB", alone=True
+)
+"""For a benchmark; the rest is in `FRAMEWORKS`."""
 
 
 def python_with(packages: Packages) -> Path:
@@ -116,5 +120,5 @@ def _environ() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    failures = [install(packages) for packages in (FRAMEWORKS, CUPY, CUPTI) if packages.name in sys.argv[1:]]
+    failures = [install(packages) for packages in (FRAMEWORKS, CUPY, CUPTI, TRACEML) if packages.name in sys.argv[1:]]
     sys.exit("\n".join(filter(None, failures)))

@@ -274,3 +274,5 @@ class Timeline:
         if self.on_first_step is not None:
             started, self.on_first_step = self.on_first_step, None
             started()
+            if self.totals.steps == 1:  # the time that it took is not the program's
+                self._since_ns = self.totals.first_ns = self.totals.last_ns = self._clock()

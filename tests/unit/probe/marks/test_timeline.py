@@ -228,6 +228,16 @@ def test_the_number_of_a_first_steps_listener_is_called_once() -> None:
     assert called == [1]
 
 
+def test_the_time_that_the_start_of_a_probe_takes_is_in_no_step() -> None:
+    training = Training()
+    training.timeline.on_first_step = lambda: training.work(500)
+    for _ in range(2):
+        training.backward(10)
+        training.step(1)
+    assert training.phases == {"backward": 10, "optimizer": 1}
+    assert training.timeline.totals.step_ns == 11
+
+
 @pytest.mark.parametrize("phase", ["data", "forward", "backward", "optimizer", "other"])
 def test_the_present_phase_is_known_while_it_lasts(phase: str) -> None:
     training = began()
