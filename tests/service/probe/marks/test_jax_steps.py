@@ -1,12 +1,19 @@
 """Steps and compilations of JAX and Keras programs, whose code knows nothing of the probe's marks."""
 
 import json
+import os
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.service.require import REPOSITORY
 from tests.support.service.packages import FRAMEWORKS, environment, python_with
+from tests.support.service.probe_node import Node
+
+from kernelcast.probe.command import PRELOAD
+from kernelcast.wire.catalogue import kernel
 
 pytestmark = pytest.mark.service
 
@@ -89,6 +96,25 @@ def test_every_training_batch_of_keras_is_counted_once(keras: dict[str, Any]) ->
 def test_evaluation_of_keras_is_a_phase_and_no_step(keras: dict[str, Any]) -> None:
     with_evaluation = {name for name, found in keras.items() if "evaluation" in found["phases"]}
     assert with_evaluation == {"validation_data", "an_error_in_a_callback"}
+
+
+def test_a_keras_program_that_knows_nothing_of_the_probe_reports_steps_and_compilations(tmp_path: Path) -> None:
+    node = Node(tmp_path / "probe.sock")
+    switched = environment(KERNELCAST_PROBE="1", KERNELCAST_SOCKET=str(node.path), KERAS_BACKEND="jax")
+    switched["PYTHONPATH"] = f"{PRELOAD}{os.pathsep}{switched['PYTHONPATH']}"
+    command = [str(python_with(FRAMEWORKS)), str(REPOSITORY / "examples" / "keras_fit.py"), "--epochs", "2"]
+    subprocess.run(command, capture_output=True, env=switched, check=True)
+    assert node.ended() == 1
+    found: dict[str, float] = {}
+    for group in node.aggregator.samples(time.time_ns()):
+        for sample in group.samples:
+            assert dict(sample.attributes)["source"] == "cpu"
+            if isinstance(sample.value, int | float):
+                found[sample.metric.prometheus_name] = found.get(sample.metric.prometheus_name, 0) + sample.value
+    node.server.close()
+    assert found[kernel.STEPS.prometheus_name] == 96
+    assert found[kernel.COMPILATIONS.prometheus_name] > 0
+    assert 0 < found[kernel.COMPILATION_SECONDS.prometheus_name] < 60
 
 
 def test_the_marks_of_an_annotation_take_ten_microseconds_at_most() -> None:
