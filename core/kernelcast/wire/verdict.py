@@ -35,8 +35,14 @@ def verdict(phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = N
     if gpu_idle_ratio is not None and gpu_idle_ratio >= LARGE:
         return f"host-bound: the GPU is idle for {gpu_idle_ratio * 100:.0f} % of the time"
     trains = share.get("forward", 0.0) + share.get("backward", 0.0)
-    waits = f", {share['data'] * 100:.0f} % waits for data" if "data" in share else ""
+    waits = f", data {share['data'] * 100:.0f} %" if "data" in share else ""
     if trains >= 0.5:
         return f"compute-bound: forward and backward take {trains * 100:.0f} % of the step{waits}"
     largest = max(share, key=lambda name: share[name])
-    return f"{largest} takes most of the step, {share[largest] * 100:.0f} %{waits}"
+    percent = f"{share[largest] * 100:.0f} %"
+    is_unknown = largest == "other" and not trains
+    return (
+        f"the step's own work takes {percent} of the time; its phases are not known"
+        if is_unknown
+        else f"{largest} takes most of the step, {percent}{waits}"
+    )

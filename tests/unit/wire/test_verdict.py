@@ -13,6 +13,7 @@ from kernelcast.wire.verdict import verdict
         ({"forward": 0.1, "compilation": 0.9}, None, "90 % of the time is compilation"),
         ({"forward": 0.1, "checkpoint": 0.9}, None, "90 % of the time is saving checkpoints"),
         ({"optimizer": 0.9, "forward": 0.1}, None, "optimizer takes most of the step, 90 %"),
+        ({"data": 0.04, "other": 0.96}, None, "the step's own work takes 96 % of the time; its phases are not known"),
     ],
 )
 def test_the_verdict_names_the_most_important_cause(phases: dict[str, float], idle: float | None, said: str) -> None:
@@ -21,3 +22,11 @@ def test_the_verdict_names_the_most_important_cause(phases: dict[str, float], id
 
 def test_without_phases_there_is_no_verdict() -> None:
     assert verdict({}) == ""
+
+
+@pytest.mark.parametrize(
+    "phases", [("forward", "backward"), ("other",), ("optimizer",), ("evaluation",), ("compilation",)]
+)
+def test_a_verdict_fits_on_a_line_of_a_terminal(phases: tuple[str, ...]) -> None:
+    """Of 80 columns, within a frame."""
+    assert 0 < len(verdict({"data": 0.09, **dict.fromkeys(phases, 0.91)})) <= 76
