@@ -1,6 +1,6 @@
 """A counter with the labels job, instance and one more, in a bounded number of series.
 
-`Instruments` counts identity conflicts with it, `DeltaInstruments` lost delta points. Producers come from messages, so
+`Instruments` counts identity conflicts with it. Producers come from messages, so
 without a bound a fleet of short-lived jobs would fill the registry.
 """
 

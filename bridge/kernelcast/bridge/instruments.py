@@ -12,7 +12,6 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Histogram
 
 from kernelcast.bridge.by_producer import CountedByProducer
-from kernelcast.bridge.delta.columns import OUTCOMES, OVERLAP
 from kernelcast.bridge.partitions.tombstones import TOMBSTONE_KINDS
 from kernelcast.bridge.tables.columns import CLAMPED, DISCARD_CAUSES, OTHER_REPLICA, SIGNS, Int64Array
 from kernelcast.bridge.tables.producers import Conflicts
@@ -41,7 +40,7 @@ class Instruments:
         self.formats = counter(rows.FORMATS, registry)
         self.points = counter(rows.POINTS, registry)
         self.discarded = counter(rows.DISCARDED_POINTS, registry)
-        self.identity_conflicts = CountedByProducer(rows.IDENTITY_CONFLICTS, (*SIGNS, OUTCOMES[OVERLAP]), registry)
+        self.identity_conflicts = CountedByProducer(rows.IDENTITY_CONFLICTS, SIGNS, registry)
         self.clamped = counter(rows.CLAMPED_POINTS, registry)
         self.decode_failures = counter(rows.DECODE_FAILURES, registry)
         self.series = gauge(rows.SERIES, registry)

@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.inquiry import OffsetConsumer
@@ -46,7 +45,6 @@ class IntakeParts:
     dead_letters: DeadLetterSink
     instruments: Instruments
     clock: Clock
-    deltas: Deltas
 
 
 @dataclass(frozen=True, slots=True)

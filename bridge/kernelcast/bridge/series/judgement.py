@@ -113,15 +113,11 @@ def is_corrected(before: tuple[int, int], after: tuple[int, int], tolerance_ns: 
 
 
 @inlined
-def is_later(tables: Tables, wire: int, slot: int, time_ns: int, origin: PointOrigin, rules: PointRules) -> bool:
+def is_later(tables: Tables, slot: int, time_ns: int, origin: PointOrigin, rules: PointRules) -> bool:
     """Whether a point of a series' own writer is later than the stored one.
 
     Event times are compared unchanged, in the future or not, unless the clock was corrected between the two points.
     The result does not depend on which of the two is read first, because partitions are read in any order.
-
-    A total is later whenever its time is: a delta point that is read late raises the total and comes in an old message.
-    Example: the total 30 ends at 12:00:30. A point of 12:00:10, appended then, raises it to 31. The time of 31 is
-    12:00:30 and a nanosecond, 20 s after its append time, although the producer's clock was right.
 
     A time in the future in another partition than that of a stored point of a right clock is not later for
     `PointRules.takeover_ms`. Example: a partition has no leader, its series moves, and then its clock is corrected. The
@@ -131,8 +127,6 @@ def is_later(tables: Tables, wire: int, slot: int, time_ns: int, origin: PointOr
     stored, read = (series.time_ns[slot], series.append_ms[slot]), (time_ns, origin.append_ms)
     if time_ns <= stored[0]:
         return is_corrected(stored, read, tolerance_ns)
-    if tables.wires.totals[wire] != 0:
-        return True
     if read[1] < stored[1]:
         return not is_corrected(read, stored, tolerance_ns)
     if origin.partition == series.partition[slot] or read[1] - stored[1] > rules.takeover_ms:
@@ -194,9 +188,7 @@ def was_restarted(
 
 
 @inlined
-def with_older_start(
-    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules
-) -> int:
+def with_older_start(tables: Tables, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules) -> int:
     """Return the outcome of a point whose start is before that of its series.
 
     A process that was replaced by another one sends no points that are newer than the other's. If its points are
@@ -206,7 +198,7 @@ def with_older_start(
     known_start, known_time = tables.series.start_ns[slot], tables.series.time_ns[slot]
     if known_start - start_ns <= SAME_START_NS or time_ns <= known_time:
         return OLDER
-    if not is_later(tables, wire, slot, time_ns, origin, rules):
+    if not is_later(tables, slot, time_ns, origin, rules):
         return OLDER
     return STORED if has_fallen_silent(tables, slot, origin, rules) else SECOND_WRITER
 
@@ -240,8 +232,8 @@ def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
         return STORED if free else SECOND_WRITER
     known_start, known_time = series.start_ns[slot], series.time_ns[slot]
     if start_ns != known_start and start_ns != 0 and known_start != 0:  # noqa: PLR1714  numba: no sets
-        return STORED if start_ns > known_start else with_older_start(tables, wire, slot, origin, when, rules)
+        return STORED if start_ns > known_start else with_older_start(tables, slot, origin, when, rules)
     if time_ns != known_time:
-        later = is_later(tables, wire, slot, time_ns, origin, rules)
+        later = is_later(tables, slot, time_ns, origin, rules)
         return STORED if later else OLDER
     return STORED if origin.partition == series.partition[slot] and origin.offset >= series.offset[slot] else OLDER

@@ -254,6 +254,11 @@ class SeriesStore:
             if not heartbeats.has_more:
                 return
 
+    def are_refused(self, numbers: Int32Array, source: IdentitySource, reason: int) -> BoolArray:
+        """Return a mask: True for each of an input's series numbers that is refused for a reason of `columns`."""
+        refused: BoolArray = self._wires_of(source).columns.slot[numbers] == -reason
+        return refused
+
     def take_conflicts(self) -> Conflicts:
         """Return the signs since the last call that live producers share an identity."""
         with self._lock:
@@ -345,7 +350,6 @@ class SeriesStore:
         columns.writer[placed] = writers[origin]
         columns.producer[placed] = producers[origin]
         columns.cumulative[placed] = np.array([heading.cumulative for heading in arrivals.headings])[arrivals.heading]
-        columns.totals[placed] = np.array([heading.totals for heading in arrivals.headings])[arrivals.heading]
         if self._heartbeats is not None:
             kept = np.unique(origin[(slots >= 0) | (slots == -OTHER_REPLICA)]).tolist()
             for i in kept:

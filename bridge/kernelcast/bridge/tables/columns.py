@@ -70,13 +70,15 @@ PRODUCER_LIMIT: Final = 13
 """With it, the lines of its producer would exceed their limit."""
 NAME_CONFLICT: Final = 14
 """Another metric, with another name on the wire, has its name and labels; see `metric_names`."""
-OUTCOMES: Final = 15
+DELTA: Final = 15
+"""A sum or histogram of differences; its message goes to the dead letters."""
+OUTCOMES: Final = 16
 """Number of outcomes; the codes from here on count in addition to one."""
-CLAMPED: Final = 15
+CLAMPED: Final = 16
 """Counted in addition to the outcome: the point's time was too far in the future and was set to its append time."""
-MEMBERSHIP: Final = 16
+MEMBERSHIP: Final = 17
 """Greater than 0 if the set of exposed series has changed."""
-COUNTS: Final = 17
+COUNTS: Final = 18
 """Length of arrays of counts."""
 
 # Growth state of a partition.
@@ -97,7 +99,7 @@ BY_KEY: Final = 2
 BY_HOST: Final = 3
 """A producer returned to the host that it came from before the last one."""
 SIGNS: Final = ("resource", "start_time", "key", "host")
-"""Values of the label `sign`, indexed by the numbers above; `delta` adds `overlap`."""
+"""Values of the label `sign`, indexed by the numbers above."""
 
 DISCARD_CAUSES: Final = {
     WIRE_ONLY: "wire_only",
@@ -112,6 +114,7 @@ DISCARD_CAUSES: Final = {
     MALFORMED_HISTOGRAM: "malformed_histogram",
     PRODUCER_LIMIT: "producer_limit",
     NAME_CONFLICT: "name_conflict",
+    DELTA: "delta",
 }
 """Values of the label `cause` of the counter of discarded points."""
 
@@ -198,7 +201,6 @@ class WireColumns(NamedTuple):
         writer: Number of its resource and scope.
         producer: Number of its job and instance.
         cumulative: Whether its start time counts.
-        totals: Whether its points are totals of delta points, which `delta` has put in order.
     """
 
     slot: Int32Array
@@ -208,7 +210,6 @@ class WireColumns(NamedTuple):
     writer: Int32Array
     producer: Int32Array
     cumulative: UInt8Array
-    totals: UInt8Array
 
 
 class ProducerColumns(NamedTuple):
@@ -311,7 +312,6 @@ def empty_wires(capacity: int) -> WireColumns:
         np.full(capacity, NO_KEY, np.int64),
         np.zeros(capacity, np.int32),
         np.zeros(capacity, np.int32),
-        np.zeros(capacity, np.uint8),
         np.zeros(capacity, np.uint8),
     )
 
