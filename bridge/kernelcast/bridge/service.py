@@ -246,6 +246,7 @@ class Bridge:
                 share=share,
                 session_seconds=session_seconds_of(settings),
                 topics=TopicNames(settings.topics),
+                tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
             ),
         )
 
@@ -337,7 +338,6 @@ def _store(
 def _rules(settings: BridgeSettings) -> PointRules:
     """Make the store's rules; a series whose interval is not known yet stays one time-to-live."""
     return PointRules(
-        tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
         takeover_ms=round(settings.takeover_seconds * 1e3),
         unlearned_ms=round(settings.ttl_seconds * 1e3 / settings.missed_intervals),
         missed_intervals=settings.missed_intervals,

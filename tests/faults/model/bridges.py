@@ -20,7 +20,6 @@ TTL_SECONDS = 60.0
 MISSED_INTERVALS = 12
 FLOOR_SECONDS = 15.0
 RULES = PointRules(
-    tolerance_ns=10_000_000_000,
     takeover_ms=15_000,
     unlearned_ms=round(TTL_SECONDS * 1e3 / MISSED_INTERVALS),
     missed_intervals=MISSED_INTERVALS,

@@ -197,12 +197,13 @@ class Site:
         append_ms: int | None = None,
         instance: str = "host-1",
         keyed: bytes | None = b"key",
+        **further: Any,
     ) -> None:
         resource = Resource((("service.instance.id", instance), ("service.name", "kernelcast-exporter")))
         for export in encode(resource, written, scope="test"):
             now_ms = self.clock.now_ns() // 1_000_000
             at_ms = now_ms if append_ms is None else append_ms
-            self.kafka.write("kernels", partition, export.body, at_ms, keyed=keyed)
+            self.kafka.write("kernels", partition, export.body, at_ms, keyed=keyed, **further)
 
     def run(self, seconds: float) -> None:
         for _ in range(math.ceil(seconds)):

@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_END, TopicPartition
 
 from kernelcast.bridge.inputs import Input
 from kernelcast.bridge.intake.batch import MessageBatch, decode
+from kernelcast.bridge.intake.clocks import mark_future
 from kernelcast.bridge.intake.dead_letters import FirstTimeDeadLetters
 from kernelcast.bridge.intake.freshness import Freshness
 from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Inquiry
@@ -180,6 +181,7 @@ class Intake:
 
     def _store_points(self, batch: MessageBatch, exposed: frozenset[int]) -> None:
         for part, decoded, source in decode(batch, self._selection, self._dead_letters, self._instruments):
+            mark_future(decoded, part.columns.append_ms, self._policy.tolerance_ns)
             outcomes = self._store.apply(decoded, part.columns, source)
             if outcomes[DELTA]:
                 self._refuse_deltas(part, decoded, source)
@@ -232,6 +234,8 @@ class Intake:
         self._release()
         self._open_gates()
         self._instruments.count_conflicts(self._store.take_conflicts())
+        for producer, count in self._store.take_ahead():
+            self._instruments.clamped.count(producer, "", count)
         self._store.judge_producers(self.ownership.ages.reference_ms(now_seconds))
         if now_seconds >= self._expiry_due:
             self._expiry_due = now_seconds + self._policy.ttl_seconds / EXPIRIES_PER_TTL

@@ -36,8 +36,13 @@ DISCARDED_POINTS: Final = _counter(
     "unnamed, labels_too_long, older, second_writer, malformed_histogram, producer_limit, name_conflict, unsupported.",
     "cause",
 )
-CLAMPED_POINTS: Final = _counter(
-    "clamped_points", "Points whose time lay too far in the future and was set to their append time."
+CLAMPED_POINTS: Final = Metric(
+    "kernelcast_producer_clamped_points_total",
+    Kind.COUNTER,
+    "Points whose time lay further in the future than future_tolerance_seconds, so that they are shown at their append "
+    "time, by producer. Of 100 producers, the others are `other`.",
+    labels=("job", "instance"),
+    source=_BRIDGE,
 )
 DECODE_FAILURES: Final = _counter(
     "decode_failures",
