@@ -210,9 +210,9 @@ class Predictor:
             self._measures.messages.labels(message.topic(), outcome).inc()
 
     def _fill_past(self) -> None:
-        engine, url = self._engine, self._settings.prometheus.url
+        engine, source = self._engine, self._settings.prometheus
         past = Past(
-            lambda points: PrometheusClient(url, points_per_page=points),
+            lambda points: PrometheusClient(source.url, points_per_page=points, access=source.access),
             engine.windows,
             engine.cycle.histories,
             engine.states.rows.lock,
