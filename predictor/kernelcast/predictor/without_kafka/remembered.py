@@ -78,14 +78,14 @@ class Remembered:
         return True
 
     def _read(self, now_seconds: float) -> AlarmSnapshot | None:
-        served = f"max(max_over_time(timestamp({READ_TIME.prometheus_name})[{REMEMBERED_SECONDS}s:30s]))"
-        newest = [float(one.values[0]) for one in self._client.query(served, at_seconds=now_seconds)]
-        if not newest:
+        served = self._client.query(f"{READ_TIME.prometheus_name}[{REMEMBERED_SECONDS}s]", at_seconds=now_seconds)
+        newest = max((float(one.seconds[-1]) for one in served), default=None)
+        if newest is None:
             return None
-        at_seconds = newest[0] + 1.0
+        at_seconds = newest + 0.5  # a later scrape that failed has marked the series as ended
         opened = _opened(self._client.query(FINDING_OPENED.prometheus_name, at_seconds=at_seconds))
         series = self._client.query(CANDIDATE_SINCE.prometheus_name, at_seconds=at_seconds)
-        candidates = tuple(self._candidates(series, round(newest[0] * _NANOSECONDS), opened))
+        candidates = tuple(self._candidates(series, round(newest * _NANOSECONDS), opened))
         kept = {one.finding_id for one in candidates}
         findings = tuple(one for one in opened.values() if one.finding_id in kept)
         paged_ns = {one.finding_id: one.began_ns for one in findings if one.was_paged}
