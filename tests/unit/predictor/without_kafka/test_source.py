@@ -8,6 +8,7 @@ from tests.support.predictor.prometheus_double import PrometheusDouble
 
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.series.subjects import Form
+from kernelcast.predictor.series.windows import WindowArray
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.without_kafka.measures import PrometheusMeasures
 from kernelcast.predictor.without_kafka.source import Source
@@ -42,9 +43,10 @@ class Site:
         self.now = START + seconds
         return self.source.poll()
 
-    def window(self, metric: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    def window(self, metric: str) -> WindowArray:
         (row,) = [row for subject, row in self.engine.windows.items() if subject.metric == metric]
-        return self.engine.windows.matrix(np.array([row]))[0]
+        window: WindowArray = self.engine.windows.matrix(np.array([row]))[0]
+        return window
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"kernelcast_predictor_{name}", labels)
