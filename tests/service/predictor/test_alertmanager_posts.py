@@ -66,7 +66,7 @@ def test_a_finding_is_posted_in_each_cycle_and_once_with_its_end(alertmanager: A
     sender.post([], {}, NOW + 60)
     sender.post([], {}, NOW + 90)
     assert [path for path, _, _ in alertmanager.posts] == ["/api/v2/alerts"] * 3
-    assert alertmanager.posts[0][1]["X-scope-orgid"] == "a"
+    assert alertmanager.posts[0][1]["X-Scope-Orgid"] == "a"
     first, _, last = (alerts[0] for _, _, alerts in alertmanager.posts)
     assert first["labels"] == last["labels"]
     assert "finding_id" not in first["labels"]

@@ -4,7 +4,7 @@
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
@@ -16,6 +16,9 @@ from kernelcast.wire.catalogue import Kind, Metric
 class ServedSamples(Collector):
     """The newest sample of each series, until one without a value ends it. Thread-safe.
 
+    Args:
+        without: Metrics that are not served.
+
     >>> from kernelcast.wire.catalogue.forecast import JUDGED_SERIES
     >>> served = ServedSamples()
     >>> served.write(b"", [Sample(JUDGED_SERIES, (), 0, 3)])
@@ -23,7 +26,8 @@ class ServedSamples(Collector):
     [('kernelcast_forecast_judged_series', 3)]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, without: Collection[Metric] = ()) -> None:
+        self._without = without
         self._values: dict[Metric, dict[Attributes, float]] = {}
         self._lock = threading.Lock()
 
@@ -31,6 +35,8 @@ class ServedSamples(Collector):
         """Take samples of one record key; those that are absent stay."""
         with self._lock:
             for sample in samples:
+                if sample.metric in self._without:
+                    continue
                 values = self._values.setdefault(sample.metric, {})
                 if isinstance(sample.value, int | float):
                     values[sample.attributes] = sample.value

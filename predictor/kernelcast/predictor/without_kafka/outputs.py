@@ -15,6 +15,7 @@ from kernelcast.predictor.without_kafka import remembered
 from kernelcast.predictor.without_kafka.admission import Admission
 from kernelcast.predictor.without_kafka.alertmanager import AlertSender
 from kernelcast.predictor.without_kafka.exposition import ServedGauges, ServedSamples
+from kernelcast.wire.catalogue.forecast import DEGRADATION_ALERT
 
 
 class Nowhere:
@@ -54,14 +55,18 @@ class PrometheusOutputs:
         """
         self._engine, self._admission, self._clock_ns = engine, admission, clock_ns
         nowhere: Any = Nowhere()
-        self.findings = FindingLog(settings.alarms, nowhere, nowhere, client_id=settings.client_id, registry=registry)
-        self._gauges, self._samples = ServedGauges(), ServedSamples()
+        source = settings.prometheus
+        self._alerts = (
+            AlertSender(source.alertmanager_url, source.access, registry) if source.alertmanager_url else None
+        )
+        # Findings that are posted must not fire Prometheus' rules besides: what these read is not served.
+        shown = registry if self._alerts is None else CollectorRegistry()
+        self.findings = FindingLog(settings.alarms, nowhere, nowhere, client_id=settings.client_id, registry=shown)
+        self._gauges = ServedGauges()
+        self._samples = ServedSamples(without=() if self._alerts is None else (DEGRADATION_ALERT,))
         registry.register(self._gauges)
         registry.register(self._samples)
         self._predictions = PredictionSamples(settings.client_id, self._samples.write, clock_ns=clock_ns)
-        source = settings.prometheus
-        url = source.alertmanager_url
-        self._alerts = AlertSender(url, source.access, registry) if url else None
         self.remembered: remembered.Remembered | None = None
 
     @property

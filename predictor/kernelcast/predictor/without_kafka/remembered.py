@@ -68,7 +68,7 @@ class Remembered:
         """Go on from the findings that a predictor served last; returns False where Prometheus does not answer."""
         try:
             found = self._read(self._clock_seconds())
-        except PrometheusError as error:
+        except (PrometheusError, ConfigurationError) as error:
             _log.warning("findings not read back", reason=str(error))
             return False
         if found is not None:

@@ -29,7 +29,7 @@ from kernelcast.predictor.without_kafka.start import nothing_found, on_grid, wai
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.service_manager import ServiceManager
-from kernelcast.wire.errors import PrometheusError
+from kernelcast.wire.errors import ConfigurationError, PrometheusError
 
 TICK_SECONDS: Final = 1.0
 """Longest time without a look at signals."""
@@ -167,9 +167,10 @@ class PrometheusPredictor:
     def _try(self, trouble: str, task: Callable[[], None]) -> None:
         try:
             task()
-        except PrometheusError as error:
+        except (PrometheusError, ConfigurationError) as error:  # a file of credentials may be away for a moment
             self._trouble = str(error)
-            again = min(max(error.retry_after_seconds, AGAIN_SECONDS), LONGEST_AGAIN_SECONDS)
+            wanted = error.retry_after_seconds if isinstance(error, PrometheusError) else 0.0
+            again = min(max(wanted, AGAIN_SECONDS), LONGEST_AGAIN_SECONDS)
             _log.warning(trouble, reason=str(error), again_seconds=again)
             self._wait(again)
 

@@ -1,9 +1,11 @@
 """Findings, their begin, hysteresis and waiting time over a restart without Kafka."""
 
+import pytest
 from tests.support.predictor.prometheus_double import PrometheusDouble
 from tests.unit.predictor.without_kafka.test_source import GPU, START, TEMPERATURE, Site, every_15_s
 
 from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.without_kafka.alertmanager import AlertSender
 from kernelcast.predictor.without_kafka.outputs import PrometheusOutputs
 from kernelcast.predictor.without_kafka.remembered import Remembered, selector
 from kernelcast.wire.errors import PrometheusError
@@ -15,8 +17,8 @@ HOT = {**GPU, "UUID": "GPU-1", "gpu": "1"}
 class Running(Site):
     """A predictor without Kafka whose GPU 1 has passed its limit."""
 
-    def __init__(self, prometheus: PrometheusDouble | None = None) -> None:
-        super().__init__()
+    def __init__(self, prometheus: PrometheusDouble | None = None, **more: object) -> None:
+        super().__init__(**more)
         if prometheus is not None:
             self.prometheus = prometheus
         else:
@@ -141,3 +143,18 @@ def test_predictions_are_served_under_the_names_of_the_catalogue_and_withdrawn()
     for minute in range(1, 70):
         site.cycle_at(60.0 * minute + 6)
     assert site.registry.get_sample_value("kernelcast_degradation_alert", passed) is None
+
+
+def test_findings_that_are_posted_do_not_fire_rules_besides_and_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    posted: list[int] = []
+    monkeypatch.setattr(AlertSender, "post", lambda _self, findings, _users, _now: posted.append(len(findings)))
+    site = Running(alertmanager_url="http://alertmanager:9093")
+    site.cycle_at(6)
+    names = {sample.name for family in site.registry.collect() for sample in family.samples}
+    assert posted == [1]
+    assert "kernelcast_degradation_threshold" in names
+    assert "kernelcast_predictor_finding_opened_timestamp_seconds" in names
+    assert "kernelcast_degradation_alert" not in names
+    assert not any(
+        name.startswith(("kernelcast_predictor_findings", "kernelcast_predictor_finding_since")) for name in names
+    )
