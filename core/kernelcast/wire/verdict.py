@@ -50,4 +50,10 @@ def _of_training(share: Mapping[str, float], *, has_peers: bool) -> str:
     if trains >= 0.5:
         return f"compute-bound: forward and backward take {trains * 100:.0f} % of the step{waits}"
     largest = max(share, key=lambda name: share[name])
-    return f"{largest} takes most of the step, {share[largest] * 100:.0f} %{waits}"
+    percent = f"{share[largest] * 100:.0f} %"
+    is_unknown = largest == "other" and not trains
+    return (
+        f"the step's own work takes {percent} of the time; its phases are not known"
+        if is_unknown
+        else f"{largest} takes most of the step, {percent}{waits}"
+    )

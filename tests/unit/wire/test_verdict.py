@@ -15,6 +15,7 @@ from kernelcast.wire.verdict import verdict
         ({"optimizer": 0.9, "forward": 0.1}, None, "optimizer takes most of the step, 90 %"),
         ({"data": 0.08, "forward": 0.41, "backward": 0.51}, None, "compute-bound: forward and backward take 92 %"),
         ({"data": 0.2, "forward": 0.3, "backward": 0.5}, None, "input-bound: 20 % of the step waits for data"),
+        ({"data": 0.04, "other": 0.96}, None, "the step's own work takes 96 % of the time; its phases are not known"),
     ],
 )
 def test_the_verdict_names_the_most_important_cause(phases: dict[str, float], idle: float | None, said: str) -> None:
@@ -33,3 +34,11 @@ def test_with_other_ranks_backward_may_be_the_wait_for_them() -> None:
 
 def test_without_phases_there_is_no_verdict() -> None:
     assert verdict({}) == ""
+
+
+@pytest.mark.parametrize(
+    "phases", [("forward", "backward"), ("other",), ("optimizer",), ("evaluation",), ("compilation",)]
+)
+def test_a_verdict_fits_on_a_line_of_a_terminal(phases: tuple[str, ...]) -> None:
+    """Of 80 columns, within a frame."""
+    assert 0 < len(verdict({"data": 0.09, **dict.fromkeys(phases, 0.91)})) <= 76

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.service.require import REPOSITORY
 from tests.support.ports import free_ports
-from tests.support.service.frameworks import environment, framework_python
+from tests.support.service.packages import FRAMEWORKS, environment, python_with
 from tests.support.service.probe_node import Node
 from tests.support.waiting import LONGEST_SECONDS, eventually
 
@@ -185,7 +185,7 @@ importlib.util.find_spec = lambda name, *more: None if name == "typer" else find
 
 def test_a_plain_pytorch_loop_has_its_line_within_a_minute_and_a_box_with_its_steps(node: Node, tmp_path: Path) -> None:
     """With two loader workers, which say nothing."""
-    python, report = str(framework_python()), tmp_path / "run.json"
+    python, report = str(python_with(FRAMEWORKS)), tmp_path / "run.json"
     began = time.monotonic()
     done = run(
         [python, *PROBE, "--report", str(report), "--", python, str(TRAINING), "2", "2"],
@@ -202,7 +202,7 @@ def test_a_plain_pytorch_loop_has_its_line_within_a_minute_and_a_box_with_its_st
 
 
 def test_two_ranks_of_torchrun_have_one_line_and_one_box(node: Node, tmp_path: Path) -> None:
-    python, report = str(framework_python()), tmp_path / "run.json"
+    python, report = str(python_with(FRAMEWORKS)), tmp_path / "run.json"
     (port,) = free_ports(1)
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}"]
     done = run(
