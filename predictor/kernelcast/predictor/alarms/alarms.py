@@ -82,7 +82,7 @@ class Alarms:
         """Update candidates and findings by the results of a cycle.
 
         Args:
-            found: Candidates that hold now, at most one of each series; their ids and begins are not used.
+            found: Candidates that hold now, at most one of each series; their ids are not used.
             watched: Number of series that are watched, with and without a candidate.
             time_ns: Time of the cycle, Unix nanoseconds, later than that of the last one unless clocks were set back;
                 0 before a series has reported.

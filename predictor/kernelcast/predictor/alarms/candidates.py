@@ -88,7 +88,8 @@ class FindingCandidates:
             if known is not None:
                 self._seen_again(known, one, time_ns)
             elif len(self.by_series) < self._settings.max_series:
-                self.by_series[key] = FindingCandidate(one, time_ns, time_ns, (time_ns,))
+                since_ns = _since_ns(one, time_ns)
+                self.by_series[key] = FindingCandidate(one, since_ns, time_ns, (time_ns,))
             else:
                 self.refused += 1
         gone = [key for key, one in self.by_series.items() if time_ns - one.seen_ns > self.linger_ns(one)]
@@ -151,6 +152,8 @@ class FindingCandidates:
             if not known.is_accepted:
                 # The score of a prediction grows with the time for which it lasts without a break.
                 known.since_ns = time_ns
+        # A past that was read later shows an earlier begin.
+        known.since_ns = min(known.since_ns, _since_ns(one, time_ns))
         known.latest, known.seen_ns = one, time_ns
 
 
@@ -158,6 +161,11 @@ def _is_imminent(found: Finding) -> bool:
     """Whether the limit is reached within an hour with a probability of at least .9."""
     late = found.seconds_to_limit[2] if found.seconds_to_limit is not None else None
     return late is not None and late <= IMMINENT_SECONDS
+
+
+def _since_ns(found: Finding, time_ns: int) -> int:
+    """Begin of a prediction: its alert may have begun in a history that was there before this process."""
+    return min(found.began_ns or time_ns, time_ns) if found.state is not FindingState.OBSERVED else time_ns
 
 
 def _is_observed_page(found: Finding) -> bool:

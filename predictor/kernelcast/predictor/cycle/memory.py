@@ -104,6 +104,10 @@ class DetectorMemory:
         self.since_ns[rows] = np.minimum(self.since_ns[rows], now_ns)
         self.crossed_ns[rows] = np.minimum(self.crossed_ns[rows], now_ns)
 
+    def evaluate_again(self, rows: Ints) -> None:
+        """Forget which blocks of rows were evaluated; rows that are not synced yet have no such block."""
+        self.evaluated[rows[rows < len(self.evaluated)]] = EMPTY
+
     def has_passed(self, row: int) -> bool:
         """Whether the limit of a row is passed now."""
         return bool(self.passed[row] or self.beyond[row])
