@@ -31,7 +31,7 @@ from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError, WireError
 from kernelcast.wire.events import to_event
-from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, FindingState, Scope, Severity, Verdict
+from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, FindingState, Mark, Scope, Severity, Verdict
 from kernelcast.wire.topics import FINDINGS
 
 MAX_FORGOTTEN_NS: Final = 3600 * 1_000_000_000
@@ -198,6 +198,11 @@ class FindingLog:
         """
         return self._follower.poll(timeout_seconds)
 
+    def known(self) -> tuple[dict[str, Finding], dict[str, Mark]]:
+        """Findings and marks by the finding's id; from any thread."""
+        with self._lock:
+            return dict(self.alarms.known.findings), dict(self.alarms.known.marks)
+
     @property
     def caught_up(self) -> bool:
         """Whether every message that was on Kafka at the start has been read."""
@@ -208,10 +213,13 @@ class FindingLog:
         self._follower.close(timeout_seconds)
 
     def _take(self, message: Any) -> None:
-        if message.value() is None:
-            return
+        if message.value() is not None:
+            self.add(message.value())
+
+    def add(self, event: bytes) -> None:
+        """Take a finding or a mark, as the topic has it; from any thread."""
         with self._lock:
-            added = self.alarms.known.add(message.value())
+            added = self.alarms.known.add(event)
             if added is None:
                 return
             before, finding = added
