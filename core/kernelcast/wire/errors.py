@@ -13,6 +13,7 @@
     │   └── DeviceError         a device or its driver
     ├── WireError               bytes that break the contract
     │   ├── DecodeError         a message that is truncated, malformed or over a limit
+    │   ├── DeltaError          a message with points of delta temporality
     │   ├── FrameError          a probe's frame
     │   └── EventError          a CloudEvent
     ├── RequestError            an HTTP request that asks for what cannot be: answered with 400
@@ -84,6 +85,10 @@ class WireError(KernelcastError):
 
 class DecodeError(WireError):
     """A message that is truncated, malformed, or over a limit; none of it is used."""
+
+
+class DeltaError(WireError):
+    """A message with points of delta temporality, which the bridge does not show; its other points are used."""
 
 
 class FrameError(WireError):

@@ -93,13 +93,39 @@ LAG: Final = _own("lag_messages", Kind.GAUGE, "Messages that wait on Kafka, by t
 SKIPPED: Final = _own(
     "skipped_messages_total", Kind.COUNTER, "Messages skipped because the predictor was too far behind.", "topic"
 )
-FINDINGS: Final = _own(
-    "findings",
+FINDING_LABELS: Final = (
+    *("finding_id", "scope", "rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "kernel"),
+    *("metric", "cause", "state", "urgency"),
+)
+"""Labels of a finding: what it is about, the series that shows it best, and how urgent it is; empty where unknown."""
+FINDING_SINCE: Final = _own(
+    "finding_since_timestamp_seconds",
     Kind.GAUGE,
-    "Findings that last, by cause, severity and state; kernelcast findings list shows them.",
-    "cause",
-    "severity",
-    "state",
+    "Each finding that lasts: when its limit was passed (state passed) or when it began, in Unix time. urgency is "
+    "page, ticket, or held: a page beyond the budget.",
+    *FINDING_LABELS,
+)
+FINDING_VALUE: Final = _own(
+    "finding_value", Kind.GAUGE, "Newest value of the series that shows a finding best, in its unit.", *FINDING_LABELS
+)
+FINDING_LIMIT: Final = _own(
+    "finding_limit",
+    Kind.GAUGE,
+    "Limit or reference of a finding, in the unit of its series; absent where there is none.",
+    *FINDING_LABELS,
+)
+FINDING_EXPECTED: Final = _own(
+    "finding_expected_timestamp_seconds",
+    Kind.GAUGE,
+    "When the limit of a predicted finding will have been reached with the probability in the label, in Unix time; "
+    "absent beyond the horizon.",
+    *FINDING_LABELS,
+    "quantile",
+)
+FINDINGS_TIME: Final = _own(
+    "findings_timestamp_seconds",
+    Kind.GAUGE,
+    "Time up to which findings are known, in Unix time; absent after a start until saved findings are there.",
 )
 FINDINGS_HELD: Final = _own(
     "findings_held", Kind.GAUGE, "Findings whose page is held back because the fleet's budget of pages is spent."
@@ -245,7 +271,11 @@ ROWS: Final[tuple[Metric, ...]] = (
     RESTORED,
     LAG,
     SKIPPED,
-    FINDINGS,
+    FINDING_SINCE,
+    FINDING_VALUE,
+    FINDING_LIMIT,
+    FINDING_EXPECTED,
+    FINDINGS_TIME,
     FINDINGS_HELD,
     FINDING_CHANGES,
     PAGES,
