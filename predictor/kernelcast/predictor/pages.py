@@ -4,7 +4,7 @@ Every service of the predictor, on Kafka or not, serves the same pages.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -34,8 +34,12 @@ class Pages:
     ) -> None:
         self._settings, self._registry, self._engine, self._cycles = settings, registry, engine, cycles
 
-    def server(self, ready: Callable[[], tuple[bool, str]]) -> WebServer:
+    def server(self, ready: Callable[[], tuple[bool, str]], routes: Sequence[Route] = ()) -> WebServer:
         """Return the web server, which is not started yet.
+
+        Args:
+            ready: Whether the predictor is of use yet, and why not.
+            routes: Further pages.
 
         Raises:
             ConfigurationError: The web configuration file is wrong.
@@ -45,7 +49,7 @@ class Pages:
             title="predictor",
             metrics=self._registry,
             ready=ready,
-            routes=[Route(EXPLAIN_PATH, self._explain)],
+            routes=[Route(EXPLAIN_PATH, self._explain), *routes],
             facts=self._facts,
         )
 

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from tests.support.predictor.finding_candidates import candidate
 
 from kernelcast.predictor.access import HttpAccess
-from kernelcast.predictor.without_kafka.alertmanager import AlertSender, summary
-from kernelcast.wire.findings import FindingState
+from kernelcast.predictor.without_kafka.alertmanager import AlertSender, name_and_severity, summary
+from kernelcast.wire.findings import FindingState, Severity
 
 pytestmark = pytest.mark.service
 
@@ -70,7 +70,7 @@ def test_a_finding_is_posted_in_each_cycle_and_once_with_its_end(alertmanager: A
     first, _, last = (alerts[0] for _, _, alerts in alertmanager.posts)
     assert first["labels"] == last["labels"]
     assert "finding_id" not in first["labels"]
-    assert (first["labels"]["gpu"], first["labels"]["severity"]) == ("1", "critical")
+    assert (first["labels"]["gpu"], first["labels"]["alertname"]) == ("1", "KernelcastLimitPassed")
     assert first["annotations"]["pod"] == "job-7"
     assert first["endsAt"] > first["startsAt"]
     assert last["endsAt"].startswith("2027-01-15T08:01:00")
@@ -123,3 +123,28 @@ def test_the_summary_says_where_how_much_and_for_how_long() -> None:
     assert "is 93, limit 87, for 17 min; cause " in text
     predicted = replace(finding, state=FindingState.PREDICTED, seconds_to_limit=(600.0, 1800.0, None))
     assert "reached in 30 min (median)" in summary(predicted, NOW)
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "severity"),
+    [
+        ({}, "KernelcastLimitPassed", "critical"),
+        ({"severity": Severity.TICKET}, "KernelcastTicketOpen", "info"),
+        ({"state": FindingState.OBSERVED}, "KernelcastFaultObserved", "warning"),
+        ({"metric": "cuda_kernel_duration_seconds"}, "KernelcastWorkSlower", "warning"),
+        (
+            {"state": FindingState.PREDICTED, "seconds_to_limit": (1.0, 2.0, 3000.0)},
+            "KernelcastBreachImminent",
+            "critical",
+        ),
+        (
+            {"state": FindingState.PREDICTED, "seconds_to_limit": (1.0, 2.0, None)},
+            "KernelcastDegradationPredicted",
+            "warning",
+        ),
+    ],
+)
+def test_an_alert_has_name_and_severity_of_the_rule_that_would_fire(
+    changed: dict[str, Any], name: str, severity: str
+) -> None:
+    assert name_and_severity(replace(lasting(), **changed)) == (name, severity)

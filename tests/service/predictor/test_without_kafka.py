@@ -1,10 +1,13 @@
 """The predictor without Kafka beside a real Prometheus that scrapes dcgm-exporter's names: findings, jobs, restarts."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +59,16 @@ class Site:
         found = [line for line in self.series(name) if all(part in line for part in parts)]
         return float(found[0].rpartition(" ")[2]) if found else float("nan")
 
+    def answered(self, path: str) -> int:
+        """Status of the answer to a POST."""
+        request = urllib.request.Request(f"{self.url}{path}", data=b"", method="POST")  # noqa: S310  loopback only
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
     def log(self) -> str:
         return (self.directory / "predictor.log").read_text()
 
@@ -101,6 +114,11 @@ def test_a_limit_that_was_passed_before_the_start_and_one_that_will_be_are_findi
     assert time.time() - 2400 < crossed < time.time() - 1200
     opened = sorted(site.series("kernelcast_predictor_finding_opened_timestamp_seconds{"))
     series = site.value("kernelcast_predictor_series ")
+    (finding,) = json.loads(get(f"{site.url}/api/v1/findings"))["findings"]
+    assert site.answered(f"/api/v1/findings/mark?id={finding['finding_id']}&verdict=repaired&by=ann") == 200
+    assert site.answered(f"/api/v1/findings/mark?id={finding['finding_id']}&verdict=perhaps") == 400
+    assert site.answered("/api/v1/findings/mark?id=0&verdict=repaired") == 404
+    wait_for("the mark", lambda: site.series("kernelcast_predictor_finding_mark_timestamp_seconds{"), 30)
     time.sleep(3 * SCRAPE_SECONDS)  # Prometheus scrapes the findings
 
     assert site.stop() == 0
@@ -110,6 +128,7 @@ def test_a_limit_that_was_passed_before_the_start_and_one_that_will_be_are_findi
     assert "findings read back" in site.log()
     assert site.value("kernelcast_predictor_series ") == series
     assert site.value("kernelcast_predictor_pages_total") == 0
+    assert site.value('kernelcast_predictor_finding_marks{verdict="repaired"}') == 1
     assert site.stop() == 0
 
 

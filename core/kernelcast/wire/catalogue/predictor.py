@@ -228,6 +228,15 @@ FINDING_OPENED: Final = _own(
     "cause",
     "paged",
 )
+FINDING_MARK: Final = _own(
+    "finding_mark_timestamp_seconds",
+    Kind.GAUGE,
+    "When a person answered a finding, in Unix time, by each series of the finding, for 30 days. A predictor without "
+    "Kafka serves it, and reads it back after a restart.",
+    "finding_id",
+    "verdict",
+    "series",
+)
 ALERTS_POSTED: Final = _own(
     "alerts_posted_total", Kind.COUNTER, "Alerts posted to Alertmanager, without Kafka, by outcome.", "outcome"
 )
@@ -288,5 +297,6 @@ ROWS: Final[tuple[Metric, ...]] = (
     WITHOUT_LIMIT,
     CANDIDATE_SINCE,
     FINDING_OPENED,
+    FINDING_MARK,
     ALERTS_POSTED,
 )

@@ -38,6 +38,7 @@ from kernelcast.wire.findings import (
     Finding,
     FindingEvidence,
     FindingState,
+    Mark,
     Scope,
     Severity,
     Verdict,
@@ -259,6 +260,11 @@ class FindingLog:
         """
         return self._follower.poll(timeout_seconds)
 
+    def known(self) -> tuple[dict[str, Finding], dict[str, Mark]]:
+        """Findings and marks by the finding's id; from any thread."""
+        with self._lock:
+            return dict(self.alarms.known.findings), dict(self.alarms.known.marks)
+
     @property
     def caught_up(self) -> bool:
         """Whether every message that was on Kafka at the start has been read."""
@@ -269,10 +275,13 @@ class FindingLog:
         self._follower.close(timeout_seconds)
 
     def _take(self, message: Any) -> None:
-        if message.value() is None:
-            return
+        if message.value() is not None:
+            self.add(message.value())
+
+    def add(self, event: bytes) -> None:
+        """Take a finding or a mark, as the topic has it; from any thread."""
         with self._lock:
-            added = self.alarms.known.add(message.value())
+            added = self.alarms.known.add(event)
             if added is None:
                 return
             before, finding = added

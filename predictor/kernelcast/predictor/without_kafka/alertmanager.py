@@ -1,7 +1,8 @@
 """Posts findings to Alertmanager's API v2, for a site whose Prometheus has none of our rules.
 
-An alert is posted in each cycle while its finding lasts, and once more with its end. Its labels are those of the
-finding without its id, so that Alertmanager takes the alerts of two replicas for one.
+An alert is posted in each cycle while its finding lasts, and once more with its end. Name and severity are those of the
+rule that would fire on the finding, so that the same routes and inhibitions fit. Its labels are those of the finding
+without its id, so that Alertmanager takes the alerts of two replicas for one.
 
 API: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 """
@@ -20,19 +21,19 @@ from kernelcast.predictor.access import HttpAccess
 from kernelcast.runtime.instruments import counter
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.web.requests import open_url
+from kernelcast.wire.catalogue.kernel import DURATION
 from kernelcast.wire.catalogue.predictor import ALERTS_POSTED
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.findings import Finding, FindingState, Severity
 
-ALERT_NAME: Final = "KernelcastFinding"
+IMMINENT_SECONDS: Final = 3600.0
+"""Time within which a limit is reached with a probability of .9 for a prediction to be critical."""
 LABELS: Final = ("rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "kernel")
 """Labels of a finding that its alert has."""
 LASTS_SECONDS: Final = 300.0
 """Time for which an alert fires without being posted again, so that a restart does not end it."""
 TIMEOUT_SECONDS: Final = 5.0
 WHOLE_SECONDS: Final = 10.0
-_SEVERITIES: Final = {Severity.PAGE: "critical", Severity.TICKET: "warning"}
-
 _log = get_logger(__name__)
 
 
@@ -81,7 +82,7 @@ class AlertSender:
 def _alert(finding: Finding, users: Mapping[tuple[str, str], Mapping[str, str]], now_seconds: float) -> dict[str, Any]:
     known = dict(finding.labels)
     labels = {name: known[name] for name in LABELS if known.get(name)}
-    labels |= {"alertname": ALERT_NAME, "severity": _SEVERITIES[finding.severity]}
+    labels["alertname"], labels["severity"] = name_and_severity(finding)
     labels |= {"cause": str(finding.cause), "scope": str(finding.scope), "metric": finding.metric}
     user = users.get((known.get("UUID", ""), known.get("GPU_I_ID", "")), {})
     annotations = {"summary": summary(finding, now_seconds), "finding_id": finding.finding_id, **user}
@@ -91,6 +92,22 @@ def _alert(finding: Finding, users: Mapping[tuple[str, str], Mapping[str, str]],
         "startsAt": _time(min(finding.began_ns / 1e9, now_seconds)),
         "endsAt": _time(now_seconds + LASTS_SECONDS),
     }
+
+
+def name_and_severity(finding: Finding) -> tuple[str, str]:
+    """Name and severity of a finding's alert: those of the rule that would fire on it, so that routes fit both."""
+    if finding.severity is Severity.TICKET:
+        return "KernelcastTicketOpen", "info"
+    if finding.metric == DURATION.prometheus_name and finding.state is not FindingState.PREDICTED:
+        return "KernelcastWorkSlower", "warning"
+    if finding.state is FindingState.OBSERVED:
+        return "KernelcastFaultObserved", "warning"
+    if finding.state is FindingState.PASSED:
+        return "KernelcastLimitPassed", "critical"
+    latest = finding.seconds_to_limit[2] if finding.seconds_to_limit is not None else None
+    if latest is not None and latest < IMMINENT_SECONDS:
+        return "KernelcastBreachImminent", "critical"
+    return "KernelcastDegradationPredicted", "warning"
 
 
 def summary(finding: Finding, now_seconds: float) -> str:

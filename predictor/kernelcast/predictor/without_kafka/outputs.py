@@ -18,11 +18,20 @@ from kernelcast.predictor.without_kafka.exposition import ServedGauges, ServedSa
 from kernelcast.wire.catalogue.forecast import DEGRADATION_ALERT
 
 
-class Nowhere:
-    """The topic of a predictor without Kafka: takes findings, and has none to read."""
+class OwnTopic:
+    """The topic of findings without Kafka: what is written is known at once, and nobody else writes.
 
-    def send(self, topic: str, *, key: bytes, value: bytes | None, **_more: Any) -> None:
-        """Drop a message."""
+    Attributes:
+        take: Gets each value.
+    """
+
+    def __init__(self) -> None:
+        self.take: Callable[[bytes], None] = lambda _value: None
+
+    def send(self, _topic: str, *, value: bytes | None, **_more: Any) -> None:
+        """Hand a value back."""
+        if value is not None:
+            self.take(value)
 
     def close(self, timeout_seconds: float = 0.0) -> None:
         """Do nothing."""
@@ -54,14 +63,15 @@ class PrometheusOutputs:
             clock_ns: The time of this machine.
         """
         self._engine, self._admission, self._clock_ns = engine, admission, clock_ns
-        nowhere: Any = Nowhere()
+        topic: Any = OwnTopic()
         source = settings.prometheus
         self._alerts = (
             AlertSender(source.alertmanager_url, source.access, registry) if source.alertmanager_url else None
         )
         # Findings that are posted must not fire Prometheus' rules besides: what these read is not served.
         shown = registry if self._alerts is None else CollectorRegistry()
-        self.findings = FindingLog(settings.alarms, nowhere, nowhere, client_id=settings.client_id, registry=shown)
+        self.findings = FindingLog(settings.alarms, topic, topic, client_id=settings.client_id, registry=shown)
+        topic.take = self.findings.add
         self._gauges = ServedGauges()
         self._samples = ServedSamples(without=() if self._alerts is None else (DEGRADATION_ALERT,))
         registry.register(self._gauges)
@@ -71,8 +81,8 @@ class PrometheusOutputs:
 
     @property
     def accepted(self) -> Mapping[str, int]:
-        """None: marks need Kafka."""
-        return {}
+        """Programs of which a person accepted that a deploy made them slower, and when."""
+        return self.findings.accepted
 
     @property
     def restorers(self) -> Sequence[Callable[[], bool]]:

@@ -6,6 +6,7 @@ begin, alerts their hysteresis, candidates their damping and waiting time. Two r
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -22,9 +23,9 @@ from kernelcast.predictor.without_kafka.admission import Admission
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue.meanings import Cause
-from kernelcast.wire.catalogue.predictor import CANDIDATE_SINCE, FINDING_OPENED, READ_TIME
+from kernelcast.wire.catalogue.predictor import CANDIDATE_SINCE, FINDING_MARK, FINDING_OPENED, READ_TIME
 from kernelcast.wire.errors import ConfigurationError, PrometheusError
-from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
+from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Mark, Scope, Severity, Verdict
 
 REMEMBERED_SECONDS: Final = 7200
 """Time for which a predictor may have been away; afterwards findings begin again."""
@@ -46,7 +47,13 @@ def gauges(alarms: Alarms) -> dict[Metric, list[tuple[Attributes, float]]]:
     state = alarms.snapshot()
     candidates = [(_candidate_labels(one), one.since_ns / _NANOSECONDS) for one in state.candidates]
     opened = [(_opened_labels(one), one.began_ns / _NANOSECONDS) for one in state.findings]
-    return {CANDIDATE_SINCE: candidates, FINDING_OPENED: opened}
+    findings, marks = alarms.known.findings, list(alarms.known.marks.values())
+    marked: list[tuple[Attributes, float]] = [
+        (_mark_labels(one, series), one.time_ns / _NANOSECONDS)
+        for one in marks
+        for series in _series_of(findings.get(one.finding_id))
+    ]
+    return {CANDIDATE_SINCE: candidates, FINDING_OPENED: opened, FINDING_MARK: marked}
 
 
 class Remembered:
@@ -63,6 +70,7 @@ class Remembered:
     ) -> None:
         self._client, self._engine, self._admission, self._alarms = client, engine, admission, alarms
         self._clock_seconds = clock_seconds
+        self._marks: list[RangeSeries] = []
 
     def restore(self) -> bool:
         """Go on from the findings that a predictor served last; returns False where Prometheus does not answer."""
@@ -74,6 +82,7 @@ class Remembered:
         if found is not None:
             self._alarms.restore(found)
             self._restore_alerts(found.candidates)
+            self._restore_marks(self._marks)
             _log.info("findings read back", findings=len(found.findings), series=len(found.candidates))
         return True
 
@@ -84,6 +93,7 @@ class Remembered:
             return None
         at_seconds = newest + 0.5  # a later scrape that failed has marked the series as ended
         opened = _opened(self._client.query(FINDING_OPENED.prometheus_name, at_seconds=at_seconds))
+        self._marks = self._client.query(FINDING_MARK.prometheus_name, at_seconds=at_seconds)
         series = self._client.query(CANDIDATE_SINCE.prometheus_name, at_seconds=at_seconds)
         candidates = tuple(self._candidates(series, round(newest * _NANOSECONDS), opened))
         kept = {one.finding_id for one in candidates}
@@ -134,6 +144,20 @@ class Remembered:
             updated_ns=seen_ns,
         )
 
+    def _restore_marks(self, series: Iterable[RangeSeries]) -> None:
+        """Keep the answers of people, with the series of their findings, whose bar they raise."""
+        known = self._alarms.known
+        for one in series:
+            labels, time_ns = dict(one.labels), round(float(one.values[0]) * _NANOSECONDS)
+            marked = {**labels, "cause": Cause.UNKNOWN, "state": FindingState.OVER, "severity": Severity.TICKET}
+            finding = self._latest(marked, time_ns, time_ns)
+            if finding is None or labels.get("verdict") not in list(Verdict):
+                continue
+            fact = FindingEvidence(finding.metric, finding.labels)
+            before = known.findings.get(finding.finding_id, finding)
+            known.findings[finding.finding_id] = replace(before, evidence=(*before.evidence, fact))
+            known.marks[finding.finding_id] = Mark(finding.finding_id, Verdict(labels["verdict"]), time_ns=time_ns)
+
     def _restore_alerts(self, candidates: Iterable[FindingCandidate]) -> None:
         """Let the alerts of series fire that are near their limit or beyond it: this is their hysteresis."""
         rows, saved = [], []
@@ -160,6 +184,18 @@ def _opened(series: Iterable[RangeSeries]) -> dict[str, Open]:
         paged = labels.get("paged") == "true"
         found[finding_id] = Open(finding_id, scope, labels.get("unit", ""), known, began_ns, was_paged=paged)
     return found
+
+
+def _series_of(finding: Finding | None) -> list[str]:
+    """The series of a finding, as text."""
+    if finding is None:
+        return []
+    found = {(one.metric, one.labels) for one in finding.evidence} | {(finding.metric, finding.labels)}
+    return sorted(selector(metric, labels) for metric, labels in found)
+
+
+def _mark_labels(one: Mark, series: str) -> Attributes:
+    return ("finding_id", one.finding_id), ("series", series), ("verdict", str(one.verdict))
 
 
 def _candidate_labels(one: FindingCandidate) -> Attributes:

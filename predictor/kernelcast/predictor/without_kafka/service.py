@@ -20,6 +20,7 @@ from kernelcast.predictor.pages import Pages
 from kernelcast.predictor.prometheus import PrometheusClient
 from kernelcast.predictor.reloading import reload
 from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.without_kafka.answers import Answers
 from kernelcast.predictor.without_kafka.measures import MeasuredClient, PrometheusMeasures
 from kernelcast.predictor.without_kafka.outputs import PrometheusOutputs
 from kernelcast.predictor.without_kafka.refill import Refill
@@ -95,7 +96,9 @@ class PrometheusPredictor:
         self._shutdown = Shutdown()
         self._trouble = ""
         self._refill_due = self._expire_due = 0.0
-        self.web = Pages(settings, self.registry, self._engine, self._cycles).server(self._ready)
+        self.web = Pages(settings, self.registry, self._engine, self._cycles).server(
+            self._ready, Answers(self._outputs.findings).routes
+        )
         self.web.progressed = self._manager.part("web").progressed
 
     def run(self, shutdown: Shutdown) -> None:

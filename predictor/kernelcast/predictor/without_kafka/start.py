@@ -65,7 +65,8 @@ def _scrape_seconds(client: InstantReader, name: str, newest: list[RangeSeries],
     labels = ",".join(f'{key}="{_quoted(value)}"' for key, value in newest[0].labels if key != "__name__")
     samples = client.query(f"{name}{{{labels}}}[{SAMPLES_MINUTES}m]", at_seconds=now_seconds)
     times = samples[0].seconds if samples else np.zeros(0)
-    return float(np.median(np.diff(times[-NEWEST_SAMPLES:]))) if len(times) > NEWEST_SAMPLES // 2 else None
+    # The shortest distance: others may hold a failed scrape, or the time before the interval was changed.
+    return float(np.diff(times[-NEWEST_SAMPLES:]).min()) if len(times) > NEWEST_SAMPLES // 2 else None
 
 
 def _quoted(value: str) -> str:

@@ -5,11 +5,14 @@ from tests.support.predictor.prometheus_double import PrometheusDouble
 from tests.unit.predictor.without_kafka.test_source import GPU, START, TEMPERATURE, Site, every_15_s
 
 from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.alarms.bars import bars
 from kernelcast.predictor.without_kafka.alertmanager import AlertSender
 from kernelcast.predictor.without_kafka.outputs import PrometheusOutputs
 from kernelcast.predictor.without_kafka.remembered import Remembered, selector
+from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import PrometheusError
-from kernelcast.wire.findings import FindingState
+from kernelcast.wire.events import to_event
+from kernelcast.wire.findings import FindingState, Mark, Verdict
 
 HOT = {**GPU, "UUID": "GPU-1", "gpu": "1"}
 
@@ -158,3 +161,21 @@ def test_findings_that_are_posted_do_not_fire_rules_besides_and_are_remembered(m
     assert not any(
         name.startswith(("kernelcast_predictor_findings", "kernelcast_predictor_finding_since")) for name in names
     )
+
+
+def test_a_mark_raises_the_bar_of_its_series_also_after_a_restart() -> None:
+    first = Running()
+    first.cycle_at(6)
+    (finding,) = first.alarms.lasting
+    mark = Mark(finding.finding_id, Verdict.FALSE_ALARM, by="ann", time_ns=round(first.now * 1e9))
+    first.outputs.findings.add(encode_event(to_event(mark, source="/test", time_ns=mark.time_ns)))
+    first.cycle_at(36)
+    now_ns = round(first.now * 1e9)
+    before = bars(first.alarms.known, now_ns)
+    assert before[finding.evidence[0].metric, finding.evidence[0].labels] == 1.5
+    second = Running(first.prometheus)
+    second.poll_at(51)
+    assert second.remembered.restore()
+    assert bars(second.alarms.known, now_ns) == before
+    second.cycle_at(66)
+    assert second.value("finding_marks", verdict="false-alarm") == 1
