@@ -44,7 +44,7 @@ class BridgeSettings(ServiceSettings):
         max_series_per_producer: Lines of one job and instance.
         max_producers: Producers with series about them (`up`, age, `target_info`); series of further producers are
             exposed as well.
-        future_tolerance_seconds: How far ahead of Kafka's clock a point may be; a later one is shown at append time.
+        future_tolerance_seconds: How far ahead of Kafka's clock a point may be; a later one is shown as of its append.
         takeover_seconds: Another writer of a series (another resource with its job and instance) takes over once the
             old one has missed one of its intervals; at the latest after this time without a point.
         translation: Choices that the specification leaves for the translation of OTLP to Prometheus.

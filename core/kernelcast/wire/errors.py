@@ -112,11 +112,12 @@ class PrometheusError(KernelcastError):
 
     Attributes:
         status: Status of its HTTP answer; 0 where there was none.
+        retry_after_seconds: Time after which it wants to be asked again; 0 where it did not say so.
     """
 
-    def __init__(self, message: str, *, status: int = 0) -> None:
+    def __init__(self, message: str, *, status: int = 0, retry_after_seconds: float = 0.0) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.retry_after_seconds = status, retry_after_seconds
 
 
 class TunableError(KernelcastError):

@@ -8,11 +8,11 @@ from typing import Final
 from zipfile import ZipFile
 
 import pytest
-from tests.support.service.real_packages import real_packages
+from tests.support.service.packages import Packages, folder_with
 
 REPOSITORY: Final = Path(__file__).resolve().parents[3]
-WANTED: Final = "other-project==1.0"
-ASK: Final = f"from tests.support.service.real_packages import real_packages as asked; print(asked({WANTED!r}))"
+WANTED: Final = Packages("other", ("other-project==1.0",), "1 kB", alone=True)
+ASK: Final = f"from tests.support.service.packages import *; print(folder_with({WANTED!r}))"
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def test_of_processes_that_want_a_package_at_once_one_installs_it(wheels: Path, 
 
 def test_in_ci_a_package_that_cannot_be_had_fails_the_test_and_the_next_one_tries_again(wheels: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="No matching distribution"):
-        real_packages(WANTED)
+        folder_with(WANTED)
     publish(wheels)
-    assert (real_packages(WANTED) / "other_project.py").exists()
+    assert (folder_with(WANTED) / "other_project.py").exists()
 
 
 def test_elsewhere_a_package_that_is_not_in_the_cache_skips_the_test_by_name(
@@ -63,5 +63,7 @@ def test_elsewhere_a_package_that_is_not_in_the_cache_skips_the_test_by_name(
     publish(wheels)
     monkeypatch.delenv("CI")
     monkeypatch.delenv("KERNELCAST_REQUIRE_SERVICES", raising=False)
-    with pytest.raises(pytest.skip.Exception, match=f"{WANTED} is not in"):
-        real_packages(WANTED)
+    with pytest.raises(
+        pytest.skip.Exception, match=r"other-project==1.0 is not on this machine; run `python -m .*packages other`"
+    ):
+        folder_with(WANTED)
