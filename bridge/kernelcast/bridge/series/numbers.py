@@ -1,7 +1,8 @@
 """A compiled function that stores points of gauges and sums in slots; `SeriesStore` calls it for each batch."""
 
-from kernelcast.bridge.series.judgement import Tables, times_of
-from kernelcast.bridge.series.recording import arrival, change, refused, tried
+from kernelcast.bridge.series.arrival import Tables, arrive
+from kernelcast.bridge.series.judgement import judge
+from kernelcast.bridge.series.recording import note, record
 from kernelcast.bridge.tables.columns import (
     ABSENT,
     INTEGER,
@@ -24,21 +25,16 @@ def store_numbers(
     """Store points of gauges and sums, in order, and add their outcomes to `counts`, of shape (COUNTS,)."""
     series, wires = tables.series, tables.wires
     for i in range(len(points.series)):
-        wire = points.series[i]
-        origin = arrival(wires, wire, messages, points.message[i])
-        slot, flags = wires.slot[wire], points.flags[i]
-        when = times_of(points.start_ns[i] if wires.cumulative[wire] else 0, points.time_ns[i], flags, origin.append_ms)
-        if slot < 0:
-            counts[refused(tables, wire, origin, when)] += 1
-            continue
-        if when.ahead:
-            tables.producers.ahead[wires.producer[wire]] += 1
-        verdict = tried(tables, wire, slot, origin, when, rules)
+        wire, flags = points.series[i], points.flags[i]
+        times = (points.start_ns[i] if wires.cumulative[wire] else 0, points.time_ns[i])
+        point = arrive(wires, wire, messages, points.message[i], times, flags)
+        verdict = judge(tables, wire, point, rules)
+        note(tables, wire, point, verdict)
         counts[verdict] += 1
         if verdict != STORED:
             continue
-        state = ABSENT if flags & NO_RECORDED_VALUE else LIVE
-        counts[MEMBERSHIP] += change(tables, wire, slot, origin, when, state, rules)
+        slot, state = wires.slot[wire], ABSENT if flags & NO_RECORDED_VALUE else LIVE
+        counts[MEMBERSHIP] += record(tables, wire, point, state, rules)
         series.value[slot] = points.value[i]
         series.integer[slot] = points.integer[i]
         series.flags[slot] |= INTEGER if flags & IS_INTEGER else 0

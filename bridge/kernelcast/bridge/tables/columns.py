@@ -245,7 +245,7 @@ class WriterColumns(NamedTuple):
     Attributes:
         append_ms: Newest append time of its points that were not refused as a second writer's; 0 before the first.
         first_ms: Oldest such append time; NEVER before the first point.
-        time_ns: Newest time at which one of these points is shown, see `judgement.PointTimes`.
+        time_ns: Newest time at which one of these points is shown, see `arrival.Arrival`.
         interval_ms: Longest gap between such append times, decreasing with time; 0 before two points.
         host: Hash of the host that its resource names; 0 if it names none.
         partition: Number of the partition of the point with the newest append time.
