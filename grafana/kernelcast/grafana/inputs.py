@@ -16,10 +16,12 @@ class Jobs:
     Attributes:
         bridge: From Kafka to Prometheus; without it exporters are scraped alone.
         predictor: Forecasts, degradation, hints.
+        exporter: Exporters' own pages, where Prometheus scrapes them.
     """
 
     bridge: str | None = BRIDGE_JOB
     predictor: str | None = PREDICTOR_JOB
+    exporter: str | None = EXPORTER_JOB
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class Predictor:
         outputs = KafkaOutputs(self._engine, publisher, self._logs, self._partitions, self._measures)
         self._cycles = CycleLoop(settings, self._engine, outputs, measures=self._measures)
         self._ending = threading.Event()
-        self.web = Pages(settings, self.registry, self._engine, self._cycles).server(self._partitions.ready)
+        self.web = Pages(settings, self.registry, self._engine, self._cycles).server(self._ready)
         self.web.progressed = self._manager.part("web").progressed
 
     def run(self, shutdown: Shutdown) -> None:
@@ -183,8 +183,13 @@ class Predictor:
             self._partitions.watch_group()
             self._try_all(steps, shutdown)
             self._producer.poll()
-            self._manager.report(self._partitions.ready)
+            self._manager.report(self._ready)
             self._reading.progressed()
+
+    def _ready(self) -> tuple[bool, str]:
+        """Whether the past is read and Kafka takes what is predicted; any thread may ask."""
+        good, reason = self._partitions.ready()
+        return self._producer.ready() if good else (good, reason)
 
     def _process(self, messages: list[Any]) -> None:
         used = [message for message in messages if message.value() is not None]
