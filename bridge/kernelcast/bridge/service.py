@@ -1,8 +1,7 @@
 """The bridge service: Kafka → store → `/metrics`, and Alertmanager → Kafka. `command` runs one `Bridge` per process.
 
 Threads: `consume` compiles, then reads Kafka and is the only one that changes the store; the web server's threads take
-snapshots of the store; each push member has its own; `warm-up` ends after compiling the
-parts that readiness does not need.
+snapshots of the store; `warm-up` ends after compiling the parts that readiness does not need.
 """
 
 import socket
@@ -40,8 +39,6 @@ from kernelcast.bridge.modes import (
     session_seconds_of,
     share_of,
 )
-from kernelcast.bridge.push.destinations import STATUS_PATH, Destinations
-from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.settings import BridgeSettings
@@ -108,13 +105,6 @@ class Bridge:
         self._instruments = Instruments(registry)
         self._instruments.lines_limit.set(settings.max_series)
         translator = Translator(settings.translation)
-        self._push = Destinations(
-            settings.push,
-            settings.kafka,
-            reading=ReaderSettings(settings.topics, settings.formats, translator),
-            registry=registry,
-            clock=clock,
-        )
         self._producer = Producer(settings.kafka, client_id="kernelcast-bridge", registry=registry, topics=_WRITTEN)
         self._consumer = Consumer(
             settings.kafka,
@@ -153,7 +143,6 @@ class Bridge:
         """
         self._web.start()
         self._thread.start()
-        self._push.start()
         return self
 
     def wait(self, timeout_seconds: float) -> None:
@@ -169,7 +158,6 @@ class Bridge:
         """Leave the group, finish open requests, flush the producer."""
         self._stopping.set()
         self._compilation.stop()
-        self._push.stop()
         self._pages.stop()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
@@ -303,7 +291,6 @@ class Bridge:
             routes=[
                 Route(http_sd.PATH, http_sd.discovery(settings.advertised_address)),
                 *(webhook.routes(WEBHOOK_PATH) if settings.webhook else []),
-                *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
                 *self._pages.routes(),
                 *Runbooks().routes(),
             ],
@@ -324,7 +311,7 @@ class Bridge:
         if not healthy:
             return False, reason
         if not self._settings.scraping:
-            return self._push.readiness()
+            return True, ""
         if not self._compiled:
             return False, "it is compiling; a start without compiled code on disk takes a minute of a core"
         return self._intake.readiness()
@@ -332,7 +319,7 @@ class Bridge:
     def _facts(self) -> list[Fact]:
         """Return the lines of the landing page."""
         if not self._settings.scraping:
-            return [Fact("Series", "this bridge only pushes: bridge.scraping is false")]
+            return [Fact("Series", "none: bridge.scraping is false")]
         return [Fact("Lines on /metrics", f"{self._store.lines:,}")] if self._compiled else []
 
     def _unknown(self) -> str:

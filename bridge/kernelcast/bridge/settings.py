@@ -2,12 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from kernelcast.bridge.browser.settings import PagesSettings
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.inputs import TopicFormat
-from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.translation.settings import TranslationSettings
 from kernelcast.runtime.settings.service import Remedy, ServiceSettings, WebSettings
 from kernelcast.wire.topics import METRIC_TOPICS
@@ -54,8 +53,7 @@ class BridgeSettings(ServiceSettings):
             Prometheus reads each such line as another series unless it runs with
             `--enable-feature=created-timestamp-zero-ingestion`; protobuf has start times at no such cost.
         advertised_address: `HOST:PORT` of the targets in `/sd`; empty for the Host header of Prometheus' request.
-        scraping: Whether series are stored for `/metrics`; otherwise the bridge only pushes and accepts alerts.
-        push: Destinations that receive every point, each with its own consumer group: see `push.settings.PushSettings`.
+        scraping: Whether topics are read into `/metrics`; otherwise the bridge only accepts alerts and serves pages.
         webhook: Whether `POST /api/v1/alerts` accepts Alertmanager's notifications.
         pages: The dashboards that the bridge serves at `/pages`.
     """
@@ -88,16 +86,5 @@ class BridgeSettings(ServiceSettings):
     created_lines: bool = False
     advertised_address: str = ""
     scraping: bool = True
-    push: tuple[PushSettings, ...] = ()
     webhook: bool = True
     pages: PagesSettings = PagesSettings()
-
-    @field_validator("push")
-    @classmethod
-    def _must_have_names_of_their_own(cls, value: tuple[PushSettings, ...]) -> tuple[PushSettings, ...]:
-        for each in ("name", "group"):
-            known = [getattr(destination, each) for destination in value]
-            twice = sorted({text for text in known if known.count(text) > 1})
-            if twice:
-                raise ValueError(f"two destinations have the same {each} ({', '.join(twice)}); give each its own")
-        return value

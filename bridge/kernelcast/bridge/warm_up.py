@@ -75,7 +75,6 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
         ),
         "protobuf": _unit(("kernelcast.bridge.expose.protobuf",), "protobuf"),
         "deltas": _unit(("kernelcast.bridge.delta.",), "deltas"),
-        "push": _unit(("kernelcast.bridge.push.",), "push"),
         "forecasts": _unit(
             ("kernelcast.predictor.forecasting.",), "warm_up", "kernelcast.predictor.forecasting.machine_code"
         ),
@@ -84,7 +83,7 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
 """Parts by name, in the order of compilation; the first two each take half of the time to readiness."""
 NEEDED_TO_BE_READY: Final = ("decoder", "series")
 NEEDED_LATER: Final = ("protobuf", "deltas")
-"""Compiled after readiness. `push` and `forecasts` are in neither list: push members and predictors compile them."""
+"""Compiled after readiness. `forecasts` is in neither list: predictors compile it."""
 
 
 def main(arguments: Sequence[str]) -> int:

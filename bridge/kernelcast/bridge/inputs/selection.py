@@ -1,6 +1,6 @@
 """Chooses the input of each message: by its headers, else by its topic's setting, else by its first bytes.
 
-`intake.batch.decode` calls `groups` for each batch, on the consuming thread; each push member has its own selection.
+`intake.batch.decode` calls `groups` for each batch, on the consuming thread.
 """
 
 import re

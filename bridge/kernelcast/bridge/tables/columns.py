@@ -47,7 +47,7 @@ UNKNOWN: Final = 1
 WIRE_ONLY: Final = 2
 """The catalogue marks the metric for the wire only."""
 TEMPORALITY: Final = 3
-"""A sum or histogram without temporality; where remote write is pushed, also a delta series."""
+"""A sum or histogram without temporality."""
 TYPE_CONFLICT: Final = 4
 """A metric of another kind has its name."""
 SERIES_LIMIT: Final = 5

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +15,6 @@ from tests.support.bridge.exemplars import exemplar
 from tests.support.bridge.fleet import Site, gauge, page, samples, values
 from tests.support.bridge.list_kafka import ListKafka
 from tests.support.bridge.producers import INFO, UP, Fleet, resource
-from tests.support.push.push_site import P0 as PUSHED
-from tests.support.push.push_site import PushSite
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.intake.parts import IntakePolicy
@@ -31,7 +28,6 @@ P0, P1, OTHER = ("kernels", 0), ("kernels", 1), ("kernelcast.kernels", 0)
 LAUNCHES = "cuda_kernel_launches_total"
 REMOVED = "kernelcast_bridge_removed_series_total"
 TOMBSTONES = "kernelcast_bridge_tombstones_total"
-UNDECODABLE = "push_undecodable_messages_total"
 
 
 def launches(number: int, *, time_ns: int | None = None, name: str = "gemm", start_ns: int = 1) -> Sample:
@@ -435,29 +431,3 @@ def test_however_points_and_tombstones_follow_each_other_the_slow_way_shows_the_
     found = samples(page(site.store)).items()
     names = {LAUNCHES, kernel.PROBE_COVERAGE.prometheus_name, f"{kernel.DURATION.prometheus_name}_count"}
     assert {dict(labels)["kernel"]: value for (name, labels), value in found if name in names} == slow.shown()
-
-
-# Pushing
-
-
-@pytest.mark.parametrize("kind", ["remote_write", "otlp"])
-def test_pushing_passes_over_it(kind: str) -> None:
-    requests: list[httpx.Request] = []
-
-    def receiver(request: httpx.Request) -> httpx.Response:
-        requests.append(request)
-        return httpx.Response(200)
-
-    foreign = ("metrics", 0)
-    site = PushSite(receiver, kind=kind, protocol="1.0", keys=(PUSHED, foreign))
-    site.log.write(PUSHED, launches(1, time_ns=10_000_000))
-    site.log.write_body(PUSHED, None)
-    site.log.write(PUSHED, launches(2, time_ns=20_000_000))
-    site.log.messages[foreign] = [Record((*foreign, 0), None, 1, header_items=(("content-encoding", b"gzip"),))]
-    site.push_all()
-    assert len(requests) == 1
-    assert site.own("points_total") == 2
-    assert site.log.committed == {PUSHED: 3, foreign: 1}
-    undecodable = [one.value for family in site.registry.collect() for one in family.samples if UNDECODABLE in one.name]
-    assert sum(undecodable) == 0
-    assert site.discarded() == {}
