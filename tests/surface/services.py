@@ -149,7 +149,7 @@ def kafka() -> dict[str, Any]:
     return {"topics": {topic.name: _topic(topic) for topic in TOPICS}, "names": names, "dead letters": _dead_letter()}
 
 
-MODES: Final = ("group", "sharded", "replica")
+MODES: Final = ("group", "replica")
 _PUBLISHING: Final = (("simulate", "--duration", "1"), ("replay", "kineto", "RECORDING"))
 
 
@@ -179,9 +179,8 @@ def _bridges() -> list[Recorder]:
     """One in each mode, with a Prometheus for its pages."""
     recorders = []
     for mode in MODES:
-        sharded = {"replica_index": 0, "replica_count": 2} if mode == "sharded" else {}
         pages = {"prometheus_url": "http://localhost:9090"}
-        settings = BridgeSettings.model_validate({"web": _ADDRESS, "mode": mode, "pages": pages, **sharded})
+        settings = BridgeSettings.model_validate({"web": _ADDRESS, "mode": mode, "pages": pages})
         recorder = Recorder()
         with recorder.recording(), patch.object(bridge_service, "StateTopic", _opened):
             bridge_service.Bridge(settings)

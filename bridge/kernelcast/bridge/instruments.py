@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from kernelcast.bridge.by_producer import CountedByProducer
 from kernelcast.bridge.delta.columns import OUTCOMES, OVERLAP
 from kernelcast.bridge.partitions.tombstones import TOMBSTONE_KINDS
-from kernelcast.bridge.tables.columns import CLAMPED, DISCARD_CAUSES, OTHER_REPLICA, SIGNS, Int64Array
+from kernelcast.bridge.tables.columns import CLAMPED, DISCARD_CAUSES, SIGNS, Int64Array
 from kernelcast.bridge.tables.producers import Conflicts
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import Metric
@@ -54,7 +54,6 @@ class Instruments:
         self.unkeyed = counter(rows.UNKEYED_MESSAGES, registry)
         self.skipped = counter(rows.SKIPPED_MESSAGES, registry)
         self.left = counter(rows.DEADLETTERS_LEFT, registry)
-        self.other_replicas = counter(rows.OTHER_REPLICAS_POINTS, registry)
         self.offset_restarts = counter(rows.OFFSET_RESTARTS, registry)
         self.partitions = gauge(rows.PARTITIONS, registry)
         self.topic_partitions = gauge(rows.TOPIC_PARTITIONS, registry)
@@ -105,7 +104,6 @@ class Instruments:
                 self.discarded.labels(cause).inc(int(outcomes[code]))
         if unsupported:
             self.discarded.labels(UNSUPPORTED).inc(unsupported)
-        self.other_replicas.inc(int(outcomes[OTHER_REPLICA]))
         if outcomes[CLAMPED]:
             self.clamped.inc(int(outcomes[CLAMPED]))
 
@@ -125,7 +123,7 @@ class Instruments:
             self.discarded.labels(cause)
         for cause in ("expired", "revoked", "tombstone"):
             self.removed.labels(cause)
-        for reason in ("repeated", "other_replica", "dead_letter"):
+        for reason in ("repeated", "dead_letter"):
             self.left.labels(reason)
         for event in ("assigned", "revoked", "lost"):
             self.rebalances.labels(event)

@@ -33,17 +33,16 @@ from kernelcast.bridge.intake.consume import Intake
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.intake.parts import IntakeParts, IntakePolicy
 from kernelcast.bridge.modes import (
+    check,
     group_of,
     max_lag_seconds_of,
     properties_of,
     session_seconds_of,
-    share_of,
 )
 from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.bridge.tables.columns import PointRules
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.bridge.tables.producers import ProducerRules
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.translation.translate import Translator
@@ -98,7 +97,7 @@ class Bridge:
         clock = clock or SystemClock()
         manager = manager or ServiceManager()
         self._reading = manager.part("reading")
-        share = share_of(settings, socket.gethostname())
+        check(settings)
         registry = CollectorRegistry()
         self._settings = settings
         self._log = structlog.stdlib.get_logger("bridge")
@@ -108,16 +107,16 @@ class Bridge:
         self._producer = Producer(settings.kafka, client_id="kernelcast-bridge", registry=registry, topics=_WRITTEN)
         self._consumer = Consumer(
             settings.kafka,
-            group_id=group_of(settings, share),
+            group_id=group_of(settings),
             overrides=properties_of(settings),
             metrics=ConsumerMetrics(registry),
             prompt=True,
         )
         dead_letters = DeadLetters(self._producer, registry=registry)
         dead_letters.expect(*settings.topics)
-        self._store = _store(settings, registry, translator, share)
+        self._store = _store(settings, registry, translator)
         registry.register(OccupancyCollector(self._store.occupancy))
-        self._intake = self._made_intake(dead_letters, clock, share)
+        self._intake = self._made_intake(dead_letters, clock)
         self._discovery = Discovery(self._consumer, self._intake, TopicNames(settings.topics), clock=clock)
         self._compiled: frozenset[Format] = frozenset()
         self._pages = ServedPages(settings.pages)
@@ -243,7 +242,7 @@ class Bridge:
         )
         return Deltas(policy, state, DeltaInstruments(self._instruments.registry), clock, starter=run_on_thread)
 
-    def _made_intake(self, dead_letters: DeadLetters, clock: Clock, share: Share | None) -> Intake:
+    def _made_intake(self, dead_letters: DeadLetters, clock: Clock) -> Intake:
         settings = self._settings
         return Intake(
             IntakeParts(
@@ -259,7 +258,6 @@ class Bridge:
                 settings.ttl_seconds,
                 max_lag_seconds_of(settings),
                 grouped=settings.mode == "group",
-                share=share,
                 session_seconds=session_seconds_of(settings),
                 topics=TopicNames(settings.topics),
             ),
@@ -336,15 +334,12 @@ class Bridge:
         return doubtful
 
 
-def _store(
-    settings: BridgeSettings, registry: CollectorRegistry, translator: Translator, share: Share | None
-) -> SeriesStore:
+def _store(settings: BridgeSettings, registry: CollectorRegistry, translator: Translator) -> SeriesStore:
     return SeriesStore(
         SeriesLimits(settings.max_series, settings.max_series_per_metric, settings.max_series_per_producer),
         rules=_rules(settings),
         reserved=_own_names(registry),
         translator=translator,
-        share=share,
         producers=ProducerRules(settings.max_producers, round(settings.ttl_seconds * 1e3)),
     )
 

@@ -22,13 +22,10 @@ class BridgeSettings(ServiceSettings):
             recognises the format of each message. Kernelcast's own topics are `otlp_proto`, others `auto`. The headers
             `encoding` (one of these names) and `content-type` have precedence, and `content-encoding` is decompressed.
         mode: How replicas divide the work. `group`: by partition, as a consumer group; messages need keys, so that one
-            series stays in one partition. `sharded`: each reads everything and keeps its share of the series, for
-            topics whose messages have no key, such as a Collector's. `replica`: each keeps everything, identically.
-        replica_index: Index of this replica in mode `sharded`, from 0; by default the number at the end of the host's
-            name, as in a StatefulSet.
-        replica_count: Number of replicas in mode `sharded`.
-        group_id: The consumer group; all replicas that share the work share it. In the other modes no replica joins it:
-            offsets are only committed, for lag monitors, to a group of this name for each replica.
+            series stays in one partition, unless their topic has one partition only. `replica`: each reads and keeps
+            everything, identically, also messages without keys, such as a Collector's.
+        group_id: The consumer group; all replicas that share the work share it. In mode `replica` none joins it:
+            offsets are only committed, for lag monitors, to a group of this name with `-replica`.
         group_protocol: `consumer` lets the broker assign partitions (KIP-848, Kafka 4).
         group_instance_id: Name of this member across restarts (static membership): a restart within the session's
             time-out moves no partition. Must differ between replicas.
@@ -65,9 +62,7 @@ class BridgeSettings(ServiceSettings):
     formats: Annotated[dict[str, TopicFormat], Remedy("name a format for each topic, or a mapping of its JSON")] = (
         Field(default_factory=dict)
     )
-    mode: Literal["group", "sharded", "replica"] = "group"
-    replica_index: Annotated[int | None, Field(ge=0)] = None
-    replica_count: Annotated[int, Field(ge=1, le=1000)] = 1
+    mode: Literal["group", "replica"] = "group"
     group_id: Annotated[str, Field(min_length=1)] = "kernelcast-bridge"
     group_protocol: Literal["classic", "consumer"] = "classic"
     group_instance_id: Annotated[str | None, Field(min_length=1, max_length=249)] = None

@@ -14,7 +14,6 @@ from kernelcast.bridge.partitions.partition import Key, Partition
 from kernelcast.bridge.partitions.series_ages import SeriesAges
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import EMPTY, FREE, LIVE, NOT_A_HISTOGRAM, Int64Array, MessageColumns, UInt8Array
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.columnar import Decoded
 
 
@@ -87,11 +86,6 @@ def ready_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ownership, "readiness", lambda _self: (True, ""))
 
 
-def every_replica_keeps_everything(patch: pytest.MonkeyPatch) -> None:
-    """Replicas in mode `sharded` do not share the series out."""
-    patch.setattr(Share, "keeps", lambda _self, hashed: np.ones(len(hashed), np.bool_))
-
-
 def repeated_points_count(patch: pytest.MonkeyPatch) -> None:
     """A delta point that comes again is added again."""
     original = Accumulator._judge
@@ -125,7 +119,6 @@ DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "an old partition is read again after its keys have moved": silence_since_it_was_read,
     "values of a partition that is catching up": hidden_partitions_write,
     "a bridge is restarted, and lags": ready_at_once,
-    "replicas share the series out": every_replica_keeps_everything,
     "a producer sends messages again": repeated_points_count,
     "a topic is deleted and made again": other_logs_offsets_count,
     "a producer is restarted with other attributes": gauges_stand_still,

@@ -1,6 +1,6 @@
 """Delta points that are lost when a topic is deleted: no snapshot has them, and the bridge that had read them is dead.
 
-A restarted bridge of mode `sharded` or `replica` continues the totals of a replica that lives, which cannot have these
+A restarted bridge of mode `replica` continues the totals of a replica that lives, which cannot have these
 points. The bound is exact: the points of the deleted topic that the dead bridge had read, less those in any snapshot.
 """
 

@@ -194,7 +194,7 @@ class Site:
         self.selection = Selection(self.decoder, self.formats)
         policy = self.policy or IntakePolicy(self.ttl_seconds)
         self.state = self.state or StateLog(self.clock)
-        self.store = SeriesStore(SeriesLimits(), rules=self.rules, share=policy.share)
+        self.store = SeriesStore(SeriesLimits(), rules=self.rules)
         self.instruments = Instruments(self.registry)
         totals = Deltas(
             DeltaPolicy(

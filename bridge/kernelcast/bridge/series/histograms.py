@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelcast.bridge.series.judgement import Tables, clamped_times, is_ahead
-from kernelcast.bridge.series.recording import arrival, change, refused, tried
+from kernelcast.bridge.series.recording import arrival, change, tried
 from kernelcast.bridge.tables.columns import (
     ABSENT,
     CLAMPED,
@@ -239,7 +239,7 @@ def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
         origin = arrival(wires, wire, messages, points.message[i])
         slot = wires.slot[wire]
         if slot < 0:
-            counts[refused(tables, wire, origin, points.time_ns[i], rules.tolerance_ns)] += 1
+            counts[-slot] += 1
             continue
         said = (points.start_ns[i], points.time_ns[i])
         when = clamped_times(tables, wire, slot, origin, said, rules.tolerance_ns)

@@ -1,7 +1,7 @@
 """A compiled function that stores points of gauges and sums in slots; `SeriesStore` calls it for each batch."""
 
 from kernelcast.bridge.series.judgement import Tables, clamped_times, is_ahead
-from kernelcast.bridge.series.recording import arrival, change, refused, tried
+from kernelcast.bridge.series.recording import arrival, change, tried
 from kernelcast.bridge.tables.columns import (
     ABSENT,
     CLAMPED,
@@ -29,7 +29,7 @@ def store_numbers(
         origin = arrival(wires, wire, messages, points.message[i])
         slot = wires.slot[wire]
         if slot < 0:
-            counts[refused(tables, wire, origin, points.time_ns[i], rules.tolerance_ns)] += 1
+            counts[-slot] += 1
             continue
         said = (points.start_ns[i] if wires.cumulative[wire] else 0, points.time_ns[i])
         when = clamped_times(tables, wire, slot, origin, said, rules.tolerance_ns)

@@ -16,7 +16,6 @@ from kernelcast.bridge.tables.columns import (
     BY_START_TIME,
     EMPTY,
     NO_KEY,
-    OTHER_REPLICA,
     OWN,
     SECOND_WRITER,
     UNCHANGED,
@@ -54,17 +53,6 @@ def note_producer(producers: ProducerColumns, producer: int, origin: PointOrigin
     producers.append_ms[producer] = max(origin.append_ms, producers.append_ms[producer])
     producers.time_ns[producer] = max(time_ns, producers.time_ns[producer])
     producers.partition[producer] = origin.partition
-
-
-@inlined
-def refused(tables: Tables, wire: int, origin: PointOrigin, time_ns: int, tolerance_ns: int) -> int:
-    """Return the reason why a point's series has no slot; if another replica has it, its producer is alive still."""
-    outcome: int = -tables.wires.slot[wire]
-    if outcome == OTHER_REPLICA:
-        note_producer(
-            tables.producers, tables.wires.producer[wire], origin, clamp(time_ns, origin.append_ms, tolerance_ns)
-        )
-    return outcome
 
 
 @inlined

@@ -64,19 +64,17 @@ SECOND_WRITER: Final = 10
 """Another live writer owns the series."""
 MALFORMED_HISTOGRAM: Final = 11
 """Its buckets do not add up to its count, or its bounds do not rise."""
-OTHER_REPLICA: Final = 12
-"""Not an error: another replica keeps this series."""
-PRODUCER_LIMIT: Final = 13
+PRODUCER_LIMIT: Final = 12
 """With it, the lines of its producer would exceed their limit."""
-NAME_CONFLICT: Final = 14
+NAME_CONFLICT: Final = 13
 """Another metric, with another name on the wire, has its name and labels; see `metric_names`."""
-OUTCOMES: Final = 15
+OUTCOMES: Final = 14
 """Number of outcomes; the codes from here on count in addition to one."""
-CLAMPED: Final = 15
+CLAMPED: Final = 14
 """Counted in addition to the outcome: the point's time was too far in the future and was set to its append time."""
-MEMBERSHIP: Final = 16
+MEMBERSHIP: Final = 15
 """Greater than 0 if the set of exposed series has changed."""
-COUNTS: Final = 17
+COUNTS: Final = 16
 """Length of arrays of counts."""
 
 # Growth state of a partition.

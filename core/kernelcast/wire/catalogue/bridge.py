@@ -151,11 +151,8 @@ SKIPPED_MESSAGES: Final = _counter(
 DEADLETTERS_LEFT: Final = _counter(
     "deadletters_left",
     "Undecodable messages that were not sent to the dead-letter topic, by reason: repeated (they were sent before), "
-    "other_replica (another replica sends them), dead_letter (they are dead letters already).",
+    "dead_letter (they are dead letters already).",
     "reason",
-)
-OTHER_REPLICAS_POINTS: Final = _counter(
-    "other_replicas_points", "Points of series that other replicas keep, in mode sharded."
 )
 OFFSET_RESTARTS: Final = _counter(
     "offset_restarts", "Partitions whose offsets restarted, because their topic was deleted and created again.", "topic"
@@ -266,7 +263,6 @@ ROWS: Final[tuple[Metric, ...]] = (
     UNKEYED_MESSAGES,
     SKIPPED_MESSAGES,
     DEADLETTERS_LEFT,
-    OTHER_REPLICAS_POINTS,
     OFFSET_RESTARTS,
     PARTITIONS,
     TOPIC_PARTITIONS,

@@ -162,7 +162,7 @@ def _unkeyed(profile: Profile) -> AlertRule:
         summary="{{ $labels.topic }} has messages without a key, which the bridge at {{ $labels.instance }} ignores",
         description="Without keys the points of one series are in many partitions, so a consumer group would expose it "
         "several times.",
-        action="Run the bridges of this topic with mode: sharded or replica, or have its producers send keys.",
+        action="Run the bridges of this topic with mode: replica, or have its producers send keys.",
         dashboard=PIPELINE,
     )
 

@@ -19,7 +19,6 @@ from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.bridge.partitions.tombstones import key_hash
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals
@@ -138,9 +137,7 @@ def test_the_numbers_of_removed_series_are_returned_to_the_input() -> None:
 # Who may say it, and where
 
 
-@pytest.mark.parametrize(
-    "policy", [IntakePolicy(), IntakePolicy(grouped=False), IntakePolicy(grouped=False, share=Share(0, 1))]
-)
+@pytest.mark.parametrize("policy", [IntakePolicy(), IntakePolicy(grouped=False)])
 def test_without_a_key_it_means_nothing_and_is_counted(
     policy: IntakePolicy, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,21 +169,6 @@ def test_a_former_owners_tombstones_work_when_they_are_read_again_and_nothing_sh
     assert values(site.store, LAUNCHES) == [2]
 
 
-def test_every_replica_that_shares_series_out_removes_its_own() -> None:
-    writer = Site()
-    for number in range(30):
-        writer.export(number % 2, launches(1, name=f"k{number}"), keyed=b"x" if number < 20 else b"y")
-    bury(writer, partition=0, key=b"x")
-    bury(writer, partition=1, key=b"x")
-    left = []
-    for index in range(3):
-        site = Site(kafka=ListKafka(writer.kafka.logs), policy=IntakePolicy(grouped=False, share=Share(index, 3)))
-        site.kafka.assign(site.intake, P0, P1)
-        site.read_all()
-        left += values(site.store, LAUNCHES)
-    assert len(left) == 10
-
-
 def test_a_key_has_one_hash_in_every_process_because_kept_totals_have_it() -> None:
     assert key_hash("kernels", 3, b"host-1") == 2_753_428_452_968_513_041
 
@@ -205,9 +187,8 @@ def test_long_keys_are_not_kept_in_memory() -> None:
 # Producers
 
 
-@pytest.mark.parametrize("share", [None, Share(0, 2), Share(1, 2)])
-def test_a_producer_removed_with_its_key_is_not_exposed_until_it_returns(share: Share | None) -> None:
-    fleet = Fleet(share=share)
+def test_a_producer_removed_with_its_key_is_not_exposed_until_it_returns() -> None:
+    fleet = Fleet()
     ours = [gauge(f"g{i}", resource=resource(str(i), host_name=f"n{i}")) for i in range(8)]
     for i, one in enumerate(ours):
         fleet.send(one, append_ms=10_000, key_hash=i + 1)
@@ -407,7 +388,7 @@ TOMBSTONE = st.builds(Written, st.integers(0, 1), st.sampled_from([b"x", b"y"]))
 @given(
     messages=st.lists(st.one_of(POINT, POINT, TOMBSTONE), max_size=25),
     at_once=st.integers(1, 12),
-    policy=st.sampled_from([IntakePolicy(), IntakePolicy(grouped=False, share=Share(0, 1))]),
+    policy=st.sampled_from([IntakePolicy(), IntakePolicy(grouped=False)]),
     again=st.booleans(),
 )
 def test_however_points_and_tombstones_follow_each_other_the_slow_way_shows_the_same(
