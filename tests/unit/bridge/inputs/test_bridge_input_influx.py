@@ -100,3 +100,24 @@ def test_lines_read_as_a_slow_reading_of_the_protocol_reads_them(seed: int) -> N
         assert list(points_of(source, decoded, 0)) == readings.influx(message)
     source.forget(np.arange(20, dtype=np.int32))
     assert len(source.interner) == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "values"),
+    [
+        (b'deadlocks,db=master seq=5i,xml="this does\nnot work" 1\ndeadlocks,db=master seq=2i 2\n', [5, 2]),
+        (b'log text="a \\"quoted\\" word\nand a second line",n=1i 1\nlog n=2i 2', [1, 2]),
+        (b'log text="first\r\ncpu n=7i 9\r\n",n=1i 1\r\nlog n=2i 2\r\n', [1, 2]),
+        (b'log text="first\n# no comment",other="\n\n",n=1i\nlog n=2i', [1, 2]),
+        (b'log,tag="x n=1i 1\nlog,tag=y" n=2i,text="a\nb" 2', [1, 2]),
+        (b'# a "comment\nlog n=1i 1\n  log n=2i,text="a\nb" 2', [1, 2]),
+        (b'log text="ends in a backslash\\\\",n=1i 1\nlog n=2i 2', [1, 2]),
+    ],
+)
+def test_a_line_feed_in_a_string_ends_no_line(message: bytes, values: list[int]) -> None:
+    assert [point.value for point in read(InfluxLines(), message)] == values
+
+
+def test_a_string_without_its_end_refuses_the_message() -> None:
+    [(_, error)] = InfluxLines().decode([b'log n=1i,text="no end 1\nlog n=2i 2\n' * 1000]).failures
+    assert "is no Influx line protocol" in str(error)

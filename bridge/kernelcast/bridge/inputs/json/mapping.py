@@ -44,14 +44,17 @@ class JsonMapped(Parsing):
         super().__init__(**options)
         self._points = mapping.points_path
         self._lines, self._scale = mapping.lines, NANOSECONDS[mapping.time_unit]
-        self._value = JsonPath.parse(mapping.value or mapping.values)
+        self._kind = _path_or_constant(mapping.kind)
         # The setting `value` leads to one number; `values` leads to an object, and each of its members is a series.
-        self._value_has_members = bool(mapping.values)
-        self._name, self._kind = _path_or_constant(mapping.name), _path_or_constant(mapping.kind)
+        by_kind = mapping.value if isinstance(mapping.value, dict) else {"": mapping.value}
+        self._numbers = [(kind, JsonPath.parse(text)) for kind, texts in by_kind.items() for text in texts]
+        self._objects = [JsonPath.parse(text) for text in mapping.values]
+        self._name = [_path_or_constant(text) for text in mapping.name]
         self._help, self._unit = _path_or_constant(mapping.help), _path_or_constant(mapping.unit)
-        self._time = JsonPath.parse(mapping.time) if mapping.time else None
+        self._time = [JsonPath.parse(text) for text in mapping.time]
+        self._increments = [(JsonPath.parse(text), mark) for text, mark in mapping.increments.items()]
         self._labels = [(label, _path_or_constant(text)) for label, text in mapping.labels.items()]
-        self._label_objects = [JsonPath.parse(text) for text in mapping.labels_from]
+        self._label_objects = self._with_exceptions(mapping)
         # Series numbers, by name, kind and labels.
         self._known: dict[Any, Any] = {}
 
@@ -78,28 +81,55 @@ class JsonMapped(Parsing):
             return ((value, item) for item in value)
         return self._points.find_all(value)
 
+    def _with_exceptions(self, mapping: TopicFormat) -> list[tuple[JsonPath, frozenset[str], bool]]:
+        """Return the objects of labels, each with the members that make none, and whether its numbers are values."""
+        constants = (self._kind, self._help, self._unit, *self._name)
+        others = [path for path in constants if isinstance(path, JsonPath)]
+        others += [*self._time, *(path for _, path in self._numbers), *(path for path, _ in self._increments)]
+        one_point = not self._points.steps  # `$`, the message, is then the point as well
+        used = [_seen_from_point(path, one_point=one_point) for path in others]
+        objects = [_seen_from_point(path, one_point=one_point) for path in self._objects]
+        found = []
+        for text in mapping.labels_from:
+            path = JsonPath.parse(text)
+            here = _seen_from_point(path, one_point=one_point)
+            members = {str(each.member) for each in used if each.parent == here and isinstance(each.member, str)}
+            found.append((path, frozenset((*members, *mapping.labels_without)), here in objects))
+        return found
+
     def _read_point(self, trail: Trail, rows: BatchRows) -> None:
-        found = self._value.find(trail)
-        name = metric_name(_as_text(_resolve(self._name, trail)) or "")
+        for path, mark in self._increments:
+            if _as_text(path.find(trail)) == mark:
+                raise DecodeError(
+                    f"a point is an increment ({mark!r} in the field that bridge.formats names under increments), and "
+                    "the bridge reads totals; let a Collector add increments up: deploy/collector/delta.yaml"
+                )
+        name = metric_name(next(filter(None, (_as_text(_resolve(each, trail)) for each in self._name)), ""))
         if not name:
             rows.unsupported += 1
             return
-        if not self._value_has_members:
-            self._add_value(trail, name, found, rows)
-            return
-        members = found.items() if isinstance(found, dict) else [("", None)]  # counted as one point without a number
-        for key, member in members:
-            self._add_value(trail, f"{name}_{key}", member, rows)
-
-    def _add_value(self, trail: Trail, name: str, found: Any, rows: BatchRows) -> None:
-        value = _as_number(found)
-        if value is None:
+        for kind, path in self._numbers:
+            value = _as_number(path.find(trail))
+            if value is not None:
+                self._add_value(trail, name, kind, value, rows)
+                return
+        members = next((found for path in self._objects if isinstance(found := path.find(trail), dict)), None)
+        if members is None:
             rows.unsupported += 1
             return
-        time_ns = self._time_ns(self._time.find(trail)) if self._time is not None else 0
+        for key, member in members.items():
+            value = _as_number(member)
+            if value is None:
+                rows.unsupported += 1
+            else:
+                self._add_value(trail, f"{name}_{key}", "", value, rows)
+
+    def _add_value(self, trail: Trail, name: str, kind_name: str, value: float, rows: BatchRows) -> None:
+        found = next((found for path in self._time if (found := path.find(trail)) is not None), None)
+        time_ns = self._time_ns(found)
         labels = self._labels_of(trail)
         self.count_label_bytes(len(name))
-        kind = KINDS.get(_as_text(_resolve(self._kind, trail)) or "", Kind.UNKNOWN)
+        kind = KINDS.get(kind_name or _as_text(_resolve(self._kind, trail)) or "", Kind.UNKNOWN)
         key = (name, kind, *labels)
         number = self._known.get(key)
         if number is None:
@@ -122,9 +152,11 @@ class JsonMapped(Parsing):
             DecodeError: All labels of the message together are too long.
         """
         labels: dict[str, str] = {}
-        for path in self._label_objects:
+        for path, without, numbers_are_values in self._label_objects:
             members = path.find(trail)
             for name, member in members.items() if isinstance(members, dict) else ():
+                if name in without or name.startswith("__") or (numbers_are_values and _as_number(member) is not None):
+                    continue
                 text = _as_text(member)
                 if text:
                     labels[name] = text
@@ -171,6 +203,10 @@ def _time_of_text(text: str) -> int:
         moment = moment.replace(tzinfo=UTC)
     whole_ns = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
     return whole_ns + int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0"))
+
+
+def _seen_from_point(path: JsonPath, *, one_point: bool) -> JsonPath:
+    return JsonPath(0, path.steps) if one_point and path.up < 0 else path
 
 
 def _path_or_constant(text: str) -> PathOrConstant:
