@@ -18,9 +18,9 @@ class BridgeSettings(ServiceSettings):
     Attributes:
         topics: Topics to read; names that begin with `^` are regular expressions.
         formats: Format of the messages of a topic, by its name, or by a pattern that begins with `^`: `otlp_proto`,
-            `otlp_json`, `remote_write`, `prometheus` (text, OpenMetrics), `influx`, or a mapping of JSON; `auto`
-            recognises the format of each message. Kernelcast's own topics are `otlp_proto`, others `auto`. The headers
-            `encoding` (one of these names) and `content-type` have precedence, and `content-encoding` is decompressed.
+            `otlp_json`, `remote_write`, `prometheus` (text, OpenMetrics), `influx`, a mapping of JSON, or the name of
+            an entry point (see `inputs.registry`). Topics that are not named are `otlp_proto`. The headers `encoding`
+            (one of these names) and `content-type` have precedence, and `content-encoding` is decompressed.
         mode: How replicas divide the work. `group`: by partition, as a consumer group; messages need keys, so that one
             series stays in one partition, unless their topic has one partition only. `replica`: each reads and keeps
             everything, identically, also messages without keys, such as a Collector's.

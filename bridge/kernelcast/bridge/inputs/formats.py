@@ -6,20 +6,13 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from kernelcast.bridge.inputs import registry
 from kernelcast.bridge.inputs.json_paths import JsonPath
+from kernelcast.bridge.inputs.registry import INFLUX, JSON, OTLP_PROTO
 from kernelcast.runtime.settings.service import Remedy, Section
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import ConfigurationError
 
-AUTO: Final = "auto"
-OTLP_PROTO: Final = "otlp_proto"
-OTLP_JSON: Final = "otlp_json"
-REMOTE_WRITE: Final = "remote_write"
-PROMETHEUS: Final = "prometheus"
-INFLUX: Final = "influx"
-JSON: Final = "json"
-FORMATS: Final = (OTLP_PROTO, OTLP_JSON, REMOTE_WRITE, PROMETHEUS, INFLUX, JSON)
-"""Every format; the label `format` of the counter of messages."""
 NANOSECONDS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 """Of a timestamp's unit, by its name."""
 Unit = Literal["ns", "us", "ms", "s"]
@@ -61,8 +54,8 @@ class TopicFormat(Section):
     message), `@` (the point) or `^` (the object that encloses the point) is a path; other text is a constant.
 
     Attributes:
-        format: auto looks at each message; json is the mapping below.
-        precision: Influx, also if recognised by auto: the unit of timestamps.
+        format: A name of `registry`; json is the mapping below.
+        precision: Influx: the unit of timestamps.
         points: Where the points are: `$.metrics[*]`; by default the message itself, or each element of it if it is an
             array.
         name: The metric's name; of several, the first that is there.
@@ -85,7 +78,7 @@ class TopicFormat(Section):
         lines: Whether each line of a message is one JSON object (NDJSON).
     """
 
-    format: Literal["auto", "otlp_proto", "otlp_json", "remote_write", "prometheus", "influx", "json"] = JSON
+    format: str = JSON
     precision: Unit = "ns"
     points: str = "$"
     name: Texts = ()
@@ -108,6 +101,20 @@ class TopicFormat(Section):
     @classmethod
     def _a_name_alone_is_a_format(cls, value: Any) -> Any:
         return {"format": value} if isinstance(value, str) else value
+
+    @field_validator("format")
+    @classmethod
+    def _format_must_be_there(cls, name: str) -> str:
+        if name != OTLP_PROTO:
+            try:
+                registry.found(name).load()
+            except KeyError:
+                raise ValueError(
+                    f"it must be one of {', '.join(registry.names())}, or that of an entry point"
+                ) from None
+            except (ImportError, AttributeError) as error:
+                raise ValueError(f"its entry point cannot be loaded: {error}") from None
+        return name
 
     @field_validator("points", "kind", "help", "unit")
     @classmethod
@@ -166,11 +173,11 @@ class TopicFormat(Section):
 
     @model_validator(mode="after")
     def _settings_of_other_formats_are_refused(self) -> Self:
-        no_influx = self.format not in {INFLUX, AUTO}
-        if no_influx and (self.precision != "ns" or (not self.name and "precision" in self.model_fields_set)):
+        has_precision = self.precision != "ns" or (not self.name and "precision" in self.model_fields_set)
+        if self.format != INFLUX and has_precision:
             raise ValueError(
-                "precision can only be set for the formats influx and auto; write format: influx, or leave precision "
-                "out; the unit of a JSON mapping's time is time_unit"
+                "precision can only be set for the format influx; write format: influx, or leave precision out; the "
+                "unit of a JSON mapping's time is time_unit"
             )
         return self
 

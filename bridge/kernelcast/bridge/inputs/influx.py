@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from kernelcast.bridge.inputs.formats import NANOSECONDS
+from kernelcast.bridge.inputs.formats import NANOSECONDS, TopicFormat
 from kernelcast.bridge.inputs.interning import Spellings
 from kernelcast.bridge.inputs.naming import NamedSeries
 from kernelcast.bridge.inputs.parsing import MAX_UNUSED, Parsing, malformed, text_of
@@ -51,15 +51,15 @@ class InfluxLines(Parsing):
     """Reads lines of the protocol; not thread-safe.
 
     Args:
-        precision: The timestamps' unit: ns, us, ms or s.
+        settings: The topic's settings, for the timestamps' unit.
         options: Keyword arguments of `Parsing`.
     """
 
     format = "influx"
 
-    def __init__(self, *, precision: str = "ns", **options: Any) -> None:
-        super().__init__(**options)
-        self._scale = NANOSECONDS[precision]
+    def __init__(self, settings: TopicFormat | None = None, **options: Any) -> None:
+        super().__init__(settings, **options)
+        self._scale = NANOSECONDS[settings.precision if settings is not None else "ns"]
         # By measurement with tags, as spelled: the series number of each field.
         self._heads: dict[str, Spellings] = {}
 

@@ -25,7 +25,8 @@ def _histogram(name: str, help: str, *labels: str) -> Metric:  # noqa: A002  the
 MESSAGES: Final = _counter("messages", "Messages read from Kafka.", "topic")
 FORMATS: Final = _counter(
     "messages_by_format",
-    "Messages by the format they were read as: otlp_proto, otlp_json, remote_write, prometheus, influx, json, unknown.",
+    "Messages by the format they were read as: otlp_proto, otlp_json, remote_write, prometheus, influx, json, one of the "
+    "site's own, unknown.",
     "topic",
     "format",
 )

@@ -10,6 +10,7 @@ from tests.fuzz.targets import points_of
 from tests.support.bridge.input_reading import one, read
 from tests.support.examples import parser_examples
 
+from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.inputs.influx import InfluxLines
 from kernelcast.wire.catalogue import Kind
 
@@ -48,7 +49,7 @@ def test_strings_are_left_out_and_counted() -> None:
 
 @pytest.mark.parametrize(("precision", "scale"), [("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)])
 def test_times_count_the_unit_that_the_setting_says(precision: str, scale: int) -> None:
-    source = InfluxLines(precision=precision)
+    source = InfluxLines(TopicFormat.model_validate({"format": "influx", "precision": precision}))
     assert one(source, b"m v=1 1700000000").time_ns == 1_700_000_000 * scale
     assert one(source, b"m v=1 -1").time_ns == 1
     assert one(source, b"m v=1 \t7").time_ns == one(source, b'm v=1,s="x y" \t7').time_ns == 7 * scale

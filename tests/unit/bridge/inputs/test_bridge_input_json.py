@@ -142,8 +142,8 @@ def test_labels_that_many_points_share_cannot_cost_gigabytes() -> None:
         ("{name: m, value: '@.v', nome: m}", "bridge.formats.t.nome is not a setting"),
         ("{format: influx, value: '@.v'}", "value can only be set for the format json"),
         ("{format: influx, points: '$.a[*]', kind: gauge, time_unit: ms}", "points, time_unit, kind can only be set"),
-        ("{name: m, value: '@.v', precision: ms}", "precision can only be set for the formats influx and auto"),
-        ("{precision: ns}", "precision can only be set for the formats influx and auto"),
+        ("{name: m, value: '@.v', precision: ms}", "precision can only be set for the format influx"),
+        ("{precision: ns}", "precision can only be set for the format influx"),
     ],
 )
 def test_a_wrong_mapping_is_refused_with_its_path_and_a_remedy(entry: str, complaint: str, tmp_path: Path) -> None:
