@@ -1,5 +1,6 @@
 """The recipes of deploy/collector in a real OpenTelemetry Collector, from a real Kafka to real Prometheus servers."""
 
+import subprocess
 import time
 from pathlib import Path
 from typing import Self
@@ -125,6 +126,12 @@ class RecipeProcess(ServerProcess):
 @pytest.fixture
 def topics(kafka: Broker) -> Topics:
     return Topics(kafka)
+
+
+@pytest.mark.parametrize("recipe", ["push.yaml", "delta.yaml"])
+def test_a_collector_accepts_each_recipe(recipe: str) -> None:
+    command = [str(COLLECTOR.found()), "validate", "--config", f"file:{RECIPES / recipe}"]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stderr == ""
 
 
 @pytest.mark.parametrize(("version", "pipeline"), list(WAYS))

@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.inquiry import OffsetConsumer
@@ -45,7 +44,6 @@ class IntakeParts:
     dead_letters: DeadLetterSink
     instruments: Instruments
     clock: Clock
-    deltas: Deltas
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +52,7 @@ class IntakePolicy:
 
     Attributes:
         ttl_seconds: How long a series stays after its last point, by Kafka's clock.
+        tolerance_ns: How far ahead of its append time a point may be, see `clocks`.
         max_lag_seconds: How far reading may fall behind before messages are skipped; 0 skips none.
         grouped: Whether a consumer group assigns the partitions, so that a series must stay in one.
         session_seconds: Session time-out of the group: after this time without a poll it assigns our partitions to
@@ -66,3 +65,4 @@ class IntakePolicy:
     grouped: bool = True
     session_seconds: float = SESSION_SECONDS
     topics: TopicNames = NO_TOPICS
+    tolerance_ns: int = 10_000_000_000

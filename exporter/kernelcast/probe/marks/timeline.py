@@ -13,6 +13,9 @@ reads `StepTotals`. Time between two marks belongs to one phase, so that the pha
 | evaluation | a batch is asked for, or used, without gradients | the next batch is asked for, or there is none |
 | checkpoint, compilation | the function begins | it ends, within any other phase |
 | other | any other mark | the next mark |
+
+A step that the program or its trainer marks as a whole (JAX's `StepTraceAnnotation`, a training batch of Keras) has no
+forward, backward and optimizer of its own: what is not data, evaluation, checkpoint or compilation is `other`.
 """
 
 from collections.abc import Callable
@@ -33,6 +36,8 @@ _SHOWN: Final = (OTHER, FORWARD, OTHER, OPTIMIZER, DATA, BACKWARD, EVALUATION)
 _BY_FETCH: Final = (OTHER, FORWARD, OTHER, OTHER, DATA, BACKWARD, EVALUATION)
 _BY_BACKWARD: Final = (FORWARD, FORWARD, FORWARD, FORWARD, DATA, BACKWARD, EVALUATION)
 _BY_STEP: Final = (OTHER, FORWARD, OTHER, OPTIMIZER, DATA, BACKWARD, EVALUATION)
+_BY_WHOLE: Final = (OTHER, OTHER, OTHER, OPTIMIZER, DATA, BACKWARD, EVALUATION)
+"""Of a fetch or the end of a step, in a program whose steps are marked as a whole."""
 
 _FUSED: Final = 0
 """Identity of all optimizers that step within `backward`."""
@@ -75,6 +80,8 @@ class Timeline:
         self._fetched_items = 0  # of batches that were fetched and not used yet
         self._round: set[int] = set()  # optimizers that have stepped since the last step ended, its own among them
         self._fetched = False
+        self._by_fetch = _BY_FETCH
+        self._ended_within = False  # a step has ended since the last one that is marked as a whole began
         self._compiling_since_ns = 0
 
     def phase(self) -> str:
@@ -90,8 +97,8 @@ class Timeline:
         state = self._state
         if state == _FETCH or self._in_backward or self._interrupted >= 0:
             return False
-        phase = _BY_FETCH[state]
-        if state == _BATCH and self.without_gradients:
+        phase = self._by_fetch[state]
+        if phase == FORWARD and self.without_gradients:
             phase, self._fetched_items = EVALUATION, 0
         now_ns = self._clock()
         self.totals.phase_ns[phase] += now_ns - self._since_ns + self._pending_ns
@@ -174,8 +181,26 @@ class Timeline:
         if not failed:
             self._end_step(optimizer, skipped=not self._stepped)
 
+    def whole_begins(self) -> None:
+        """A step that is marked as a whole begins."""
+        self._ended_within = False
+
+    def whole_ends(self) -> None:
+        """It has ended; one within which other steps have ended is none of its own."""
+        if self._in_step or self._in_backward:
+            return
+        thread = get_ident()
+        if thread != self._owner:
+            self._move_to(thread)
+        self._by_fetch = _BY_WHOLE
+        self._close(_BY_WHOLE[self._state])
+        self._state = _BETWEEN
+        self._fetched_items = 0  # of an evaluation as well as of the step: their number is not certain
+        if not self._ended_within:
+            self._count(skipped=False)
+
     def interrupt(self, phase: int) -> bool:
-        """`CHECKPOINT` or `COMPILATION` begins, within the present state, which goes on afterwards."""
+        """`EVALUATION`, `CHECKPOINT` or `COMPILATION` begins, within the present state, which goes on afterwards."""
         if get_ident() != self._owner or self._interrupted >= 0:
             return False
         now_ns = self._clock()
@@ -196,12 +221,17 @@ class Timeline:
         self._compiling_since_ns = self._clock()
         self.interrupt(COMPILATION)
 
-    def compilation_ends(self) -> None:
-        """It has ended."""
+    def compilation_ends(self, took_ns: int | None = None, *, compilations: int = 1) -> None:
+        """It has ended.
+
+        Args:
+            took_ns: Its time; None for the time since the last one began.
+            compilations: 0 for a part of a compilation that is not its last.
+        """
         totals = self.totals
-        totals.compilations += 1
-        totals.compile_ns += self._clock() - self._compiling_since_ns
-        if self._interrupted == COMPILATION:
+        totals.compilations += compilations
+        totals.compile_ns += self._clock() - self._compiling_since_ns if took_ns is None else took_ns
+        if self._interrupted == COMPILATION and get_ident() == self._owner:
             self.resume()
 
     def _is_first(self) -> bool:
@@ -235,8 +265,14 @@ class Timeline:
             return
         self._round = {optimizer}
         self._fetched = False
+        self._count(skipped=skipped)
+
+    def _count(self, *, skipped: bool) -> None:
+        self._ended_within = True
         items, self._items = self._items, 0
         self.totals.advance_by_itself(self._since_ns, items, skipped=skipped)
         if self.on_first_step is not None:
             started, self.on_first_step = self.on_first_step, None
             started()
+            if self.totals.steps == 1:  # the time that it took is not the program's
+                self._since_ns = self.totals.first_ns = self.totals.last_ns = self._clock()

@@ -10,12 +10,10 @@ there, so its marks are made.
 
 import sys
 from collections.abc import Callable
-from functools import update_wrapper
 from typing import Any, Final
 
 from kernelcast.probe.marks.timeline import CHECKPOINT, Timeline
-
-MARK: Final = "kernelcast_marks"
+from kernelcast.probe.marks.wrapping import MARK, like
 
 
 class TorchMarks:
@@ -119,9 +117,7 @@ class TorchMarks:
             setattr(package, name, wrapper)
 
     def _like(self, wrapper: Any, function: Any) -> Any:
-        update_wrapper(wrapper, function)
-        setattr(wrapper, MARK, True)
-        self._hide(wrapper)
+        self._hide(like(wrapper, function))
         return wrapper
 
     def _hide(self, function: Any, *, below: bool = False) -> None:

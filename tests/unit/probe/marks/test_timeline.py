@@ -1,6 +1,7 @@
 """The timeline: which mark ends a step, and to which phase the time between two marks belongs."""
 
 from collections.abc import Callable
+from threading import Thread
 
 import pytest
 
@@ -227,6 +228,16 @@ def test_the_number_of_a_first_steps_listener_is_called_once() -> None:
     assert called == [1]
 
 
+def test_the_time_that_the_start_of_a_probe_takes_is_in_no_step() -> None:
+    training = Training()
+    training.timeline.on_first_step = lambda: training.work(500)
+    for _ in range(2):
+        training.backward(10)
+        training.step(1)
+    assert training.phases == {"backward": 10, "optimizer": 1}
+    assert training.timeline.totals.step_ns == 11
+
+
 @pytest.mark.parametrize("phase", ["data", "forward", "backward", "optimizer", "other"])
 def test_the_present_phase_is_known_while_it_lasts(phase: str) -> None:
     training = began()
@@ -243,3 +254,57 @@ def test_the_present_phase_is_known_while_it_lasts(phase: str) -> None:
     seen.append(timeline.phase())
     assert phase in seen
     assert seen == ["other", "data", "forward", "backward", "optimizer"]
+
+
+def whole(training: Training, ns: int, within: Callable[[], object] = lambda: None) -> None:
+    """A step that its program marks as a whole."""
+    training.timeline.whole_begins()
+    within()
+    training.work(ns)
+    training.timeline.whole_ends()
+
+
+def test_of_steps_that_are_marked_as_a_whole_only_what_is_known_is_a_phase() -> None:
+    training = Training()
+    whole(training, 5)
+    whole(training, 50)
+    assert (training.steps, training.phases) == (2, {})
+    training.fetch(7)
+    whole(training, 60)
+    assert training.phases == {"data": 7, "other": 110}
+    assert sum(training.phases.values()) == training.timeline.totals.step_ns
+
+
+def test_batches_that_no_backward_has_used_are_no_items_and_no_forward() -> None:
+    training = Training()
+    whole(training, 5)
+    for _ in range(2):
+        training.fetch(1, items=8)
+        training.work(30)
+    whole(training, 40)
+    assert training.phases == {"data": 2, "other": 100}
+    assert training.timeline.totals.items == 0
+
+
+def test_a_whole_step_within_which_steps_have_ended_is_none_of_its_own() -> None:
+    training = Training()
+    whole(training, 5)
+    whole(training, 5, lambda: whole(training, 5))
+    whole(training, 5)
+    assert training.steps == 3
+    whole(training, 5, lambda: training.step(5))
+    assert training.steps == 4
+
+
+def test_a_compilation_on_another_thread_does_not_end_that_of_the_training() -> None:
+    training = began()
+    timeline = training.timeline
+    timeline.compilation_begins()
+    training.work(10)
+    other = Thread(target=lambda: timeline.compilation_ends(3))
+    other.start()
+    other.join()
+    training.work(10)
+    timeline.compilation_ends(20)
+    assert training.phases == {"compilation": 20}
+    assert (timeline.totals.compilations, timeline.totals.compile_ns) == (2, 23)
