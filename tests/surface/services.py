@@ -24,7 +24,6 @@ from tests.support.runtime.kafka_record import Record
 from tests.surface.commands import quietly
 
 from kernelcast.bridge import service as bridge_service
-from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli import app
 from kernelcast.cli.demo.event_log import EventLog
@@ -146,12 +145,10 @@ def kafka() -> dict[str, Any]:
     recorders = {"exporter": _exporter(), **bridges, "predictor": _predictor(), "demo": _demo()}
     names = {name: _names(one) for name, one in recorders.items()}
     names |= {f"kernelcast {command[0]}": _names(_of_command(*command)) for command in _PUBLISHING}
-    push = PushSettings(name="NAME", kind="otlp", url="http://localhost/v1/metrics")
-    names["bridge, push to NAME"] = {"groups": [push.group]}
     return {"topics": {topic.name: _topic(topic) for topic in TOPICS}, "names": names, "dead letters": _dead_letter()}
 
 
-MODES: Final = ("group", "sharded", "replica")
+MODES: Final = ("group", "replica")
 _PUBLISHING: Final = (("simulate", "--duration", "1"), ("replay", "kineto", "RECORDING"))
 
 
@@ -178,15 +175,11 @@ def _exporter() -> Recorder:
 
 @cache
 def _bridges() -> list[Recorder]:
-    """One in each mode; with a destination to push to, and a Prometheus for its pages."""
-    push = {"name": "NAME", "kind": "otlp", "url": "http://localhost/v1/metrics"}
+    """One in each mode, with a Prometheus for its pages."""
     recorders = []
     for mode in MODES:
-        sharded = {"replica_index": 0, "replica_count": 2} if mode == "sharded" else {}
         pages = {"prometheus_url": "http://localhost:9090"}
-        settings = BridgeSettings.model_validate(
-            {"web": _ADDRESS, "mode": mode, "push": [push], "pages": pages, **sharded}
-        )
+        settings = BridgeSettings.model_validate({"web": _ADDRESS, "mode": mode, "pages": pages})
         recorder = Recorder()
         with recorder.recording():
             bridge_service.Bridge(settings)

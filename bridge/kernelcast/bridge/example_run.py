@@ -12,7 +12,6 @@ from kernelcast.bridge.example_points import ExampleSource, example_points
 from kernelcast.bridge.expose.formats import encode as encode_page
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.inputs import IdentitySource
-from kernelcast.bridge.push.warm_up import warm_up as push
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import MessageColumns
 from kernelcast.bridge.tables.labels import LabelIndex
@@ -22,7 +21,7 @@ from kernelcast.columnar import Decoded, Decoder, Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals
 
-__all__ = ["protobuf", "push", "run_messages_through", "series_and_text"]
+__all__ = ["protobuf", "run_messages_through", "series_and_text"]
 
 
 def series_and_text() -> None:

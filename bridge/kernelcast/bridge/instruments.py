@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from kernelcast.bridge.by_producer import CountedByProducer
 from kernelcast.bridge.partitions.tombstones import TOMBSTONE_KINDS
-from kernelcast.bridge.tables.columns import DISCARD_CAUSES, OTHER_REPLICA, SIGNS, Int64Array
+from kernelcast.bridge.tables.columns import DISCARD_CAUSES, SIGNS, Int64Array
 from kernelcast.bridge.tables.producers import Conflicts
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import Metric
@@ -53,7 +53,6 @@ class Instruments:
         self.unkeyed = counter(rows.UNKEYED_MESSAGES, registry)
         self.skipped = counter(rows.SKIPPED_MESSAGES, registry)
         self.left = counter(rows.DEADLETTERS_LEFT, registry)
-        self.other_replicas = counter(rows.OTHER_REPLICAS_POINTS, registry)
         self.offset_restarts = counter(rows.OFFSET_RESTARTS, registry)
         self.partitions = gauge(rows.PARTITIONS, registry)
         self.topic_partitions = gauge(rows.TOPIC_PARTITIONS, registry)
@@ -104,7 +103,6 @@ class Instruments:
                 self.discarded.labels(cause).inc(int(outcomes[code]))
         if unsupported:
             self.discarded.labels(UNSUPPORTED).inc(unsupported)
-        self.other_replicas.inc(int(outcomes[OTHER_REPLICA]))
 
     def count_conflicts(self, conflicts: Conflicts) -> None:
         """Count signs that live producers share an identity."""
@@ -122,7 +120,7 @@ class Instruments:
             self.discarded.labels(cause)
         for cause in ("expired", "revoked", "tombstone"):
             self.removed.labels(cause)
-        for reason in ("repeated", "other_replica", "dead_letter"):
+        for reason in ("repeated", "dead_letter"):
             self.left.labels(reason)
         for event in ("assigned", "revoked", "lost"):
             self.rebalances.labels(event)

@@ -1,8 +1,7 @@
 """The bridge service: Kafka → store → `/metrics`, and Alertmanager → Kafka. `command` runs one `Bridge` per process.
 
 Threads: `consume` compiles, then reads Kafka and is the only one that changes the store; the web server's threads take
-snapshots of the store; each push member has its own; `warm-up` ends after compiling the
-parts that readiness does not need.
+snapshots of the store; `warm-up` ends after compiling the parts that readiness does not need.
 """
 
 import socket
@@ -29,19 +28,16 @@ from kernelcast.bridge.intake.consume import Intake
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.intake.parts import IntakeParts, IntakePolicy
 from kernelcast.bridge.modes import (
+    check,
     group_of,
     max_lag_seconds_of,
     properties_of,
     session_seconds_of,
-    share_of,
 )
-from kernelcast.bridge.push.destinations import STATUS_PATH, Destinations
-from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.bridge.tables.columns import PointRules
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.bridge.tables.producers import ProducerRules
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.translation.translate import Translator
@@ -95,33 +91,26 @@ class Bridge:
         clock = clock or SystemClock()
         manager = manager or ServiceManager()
         self._reading = manager.part("reading")
-        share = share_of(settings, socket.gethostname())
+        check(settings)
         registry = CollectorRegistry()
         self._settings = settings
         self._log = structlog.stdlib.get_logger("bridge")
         self._instruments = Instruments(registry)
         self._instruments.lines_limit.set(settings.max_series)
         translator = Translator(settings.translation)
-        self._push = Destinations(
-            settings.push,
-            settings.kafka,
-            reading=ReaderSettings(settings.topics, settings.formats, translator),
-            registry=registry,
-            clock=clock,
-        )
         self._producer = Producer(settings.kafka, client_id="kernelcast-bridge", registry=registry, topics=_WRITTEN)
         self._consumer = Consumer(
             settings.kafka,
-            group_id=group_of(settings, share),
+            group_id=group_of(settings),
             overrides=properties_of(settings),
             metrics=ConsumerMetrics(registry),
             prompt=True,
         )
         dead_letters = DeadLetters(self._producer, registry=registry)
         dead_letters.expect(*settings.topics)
-        self._store = _store(settings, registry, translator, share)
+        self._store = _store(settings, registry, translator)
         registry.register(OccupancyCollector(self._store.occupancy))
-        self._intake = self._made_intake(dead_letters, clock, share)
+        self._intake = self._made_intake(dead_letters, clock)
         self._discovery = Discovery(self._consumer, self._intake, TopicNames(settings.topics), clock=clock)
         self._compiled: frozenset[Format] = frozenset()
         self._pages = ServedPages(settings.pages)
@@ -147,7 +136,6 @@ class Bridge:
         """
         self._web.start()
         self._thread.start()
-        self._push.start()
         return self
 
     def wait(self, timeout_seconds: float) -> None:
@@ -163,7 +151,6 @@ class Bridge:
         """Leave the group, finish open requests, flush the producer."""
         self._stopping.set()
         self._compilation.stop()
-        self._push.stop()
         self._pages.stop()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
@@ -228,7 +215,7 @@ class Bridge:
             self._producer.poll(IDLE_SECONDS)
             self._reading.progressed()
 
-    def _made_intake(self, dead_letters: DeadLetters, clock: Clock, share: Share | None) -> Intake:
+    def _made_intake(self, dead_letters: DeadLetters, clock: Clock) -> Intake:
         settings = self._settings
         return Intake(
             IntakeParts(
@@ -243,7 +230,6 @@ class Bridge:
                 settings.ttl_seconds,
                 max_lag_seconds_of(settings),
                 grouped=settings.mode == "group",
-                share=share,
                 session_seconds=session_seconds_of(settings),
                 topics=TopicNames(settings.topics),
                 tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
@@ -276,7 +262,6 @@ class Bridge:
             routes=[
                 Route(http_sd.PATH, http_sd.discovery(settings.advertised_address)),
                 *(webhook.routes(WEBHOOK_PATH) if settings.webhook else []),
-                *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
                 *self._pages.routes(),
                 *Runbooks().routes(),
             ],
@@ -297,7 +282,7 @@ class Bridge:
         if not healthy:
             return False, reason
         if not self._settings.scraping:
-            return self._push.readiness()
+            return True, ""
         if not self._compiled:
             return False, "it is compiling; a start without compiled code on disk takes a minute of a core"
         return self._intake.readiness()
@@ -305,7 +290,7 @@ class Bridge:
     def _facts(self) -> list[Fact]:
         """Return the lines of the landing page."""
         if not self._settings.scraping:
-            return [Fact("Series", "this bridge only pushes: bridge.scraping is false")]
+            return [Fact("Series", "none: bridge.scraping is false")]
         return [Fact("Lines on /metrics", f"{self._store.lines:,}")] if self._compiled else []
 
     def _unknown(self) -> str:
@@ -322,15 +307,12 @@ class Bridge:
         return doubtful
 
 
-def _store(
-    settings: BridgeSettings, registry: CollectorRegistry, translator: Translator, share: Share | None
-) -> SeriesStore:
+def _store(settings: BridgeSettings, registry: CollectorRegistry, translator: Translator) -> SeriesStore:
     return SeriesStore(
         SeriesLimits(settings.max_series, settings.max_series_per_metric, settings.max_series_per_producer),
         rules=_rules(settings),
         reserved=_own_names(registry),
         translator=translator,
-        share=share,
         producers=ProducerRules(settings.max_producers, round(settings.ttl_seconds * 1e3)),
     )
 

@@ -74,7 +74,6 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
             "series_and_text",
         ),
         "protobuf": _unit(("kernelcast.bridge.expose.protobuf",), "protobuf"),
-        "push": _unit(("kernelcast.bridge.push.",), "push"),
         "forecasts": _unit(
             ("kernelcast.predictor.forecasting.",), "warm_up", "kernelcast.predictor.forecasting.machine_code"
         ),
@@ -83,7 +82,7 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
 """Parts by name, in the order of compilation; the first two each take half of the time to readiness."""
 NEEDED_TO_BE_READY: Final = ("decoder", "series")
 NEEDED_LATER: Final = ("protobuf",)
-"""Compiled after readiness. `push` and `forecasts` are in neither list: push members and predictors compile them."""
+"""Compiled after readiness. `forecasts` is in neither list: predictors compile it."""
 
 
 def main(arguments: Sequence[str]) -> int:

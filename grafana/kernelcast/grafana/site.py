@@ -127,8 +127,8 @@ class Site:
 
     Attributes:
         profile: Clock of the rules: production or demo.
-        dashboard_url: The dashboard of kernels, to which alerts lead; empty for the one in `grafana.url`. Without either
-            alerts have no such link.
+        dashboard_url: The dashboard of kernels, to which alerts lead; empty for the one in `grafana.url`. Without
+            either, alerts have no such link.
         runbooks_url: Where people read the runbooks: a page with a heading for each, or the bridge's `/runbooks/`.
         bridge: Bridges.
         exporter: Exporters, for their own health; the only source of metrics where there is no bridge.

@@ -12,10 +12,9 @@ from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.bridge.tables.columns import PointRules
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.runtime.kafka.topic_names import TopicNames
 
-Mode = Literal["group", "sharded", "replica"]
+Mode = Literal["group", "replica"]
 TTL_SECONDS = 60.0
 MISSED_INTERVALS = 12
 FLOOR_SECONDS = 15.0
@@ -65,14 +64,12 @@ class Replica:
             return
         self.cluster.joined_seconds = self.cluster.clock.seconds
         grouped = self.mode == "group"
-        share = Share(self.number, self.count) if self.mode == "sharded" else None
-        owner = f"sharded-{self.number}" if self.mode == "sharded" else self.mode
-        self.client = Client(self.cluster, self.number, at_once=self.at_once, group=self.group, owner=owner)
+        self.client = Client(self.cluster, self.number, at_once=self.at_once, group=self.group, owner=self.mode)
         self.site = Site(
             kafka=self.client,
             clock=self.clock,
             formats={topic: TopicFormat(format="otlp_proto") for topic in TOPICS},
-            policy=IntakePolicy(TTL_SECONDS, 2 * TTL_SECONDS, grouped=grouped, share=share),
+            policy=IntakePolicy(TTL_SECONDS, 2 * TTL_SECONDS, grouped=grouped),
             rules=RULES,
         )
         self.client.intake = self.site.intake

@@ -12,7 +12,6 @@ from kernelcast.bridge.partitions.partition import Partition
 from kernelcast.bridge.partitions.series_ages import SeriesAges
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import EMPTY, FREE, LIVE, NOT_A_HISTOGRAM, Int64Array, MessageColumns
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.columnar import Decoded
 
 
@@ -66,11 +65,6 @@ def ready_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ownership, "readiness", lambda _self: (True, ""))
 
 
-def every_replica_keeps_everything(patch: pytest.MonkeyPatch) -> None:
-    """Replicas in mode `sharded` do not share the series out."""
-    patch.setattr(Share, "keeps", lambda _self, hashed: np.ones(len(hashed), np.bool_))
-
-
 def gauges_stand_still(patch: pytest.MonkeyPatch) -> None:
     """A gauge keeps its first value; once those of a restarted producer did so for a minute."""
     original = SeriesStore.apply
@@ -91,7 +85,6 @@ DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "an old partition is read again after its keys have moved": silence_since_it_was_read,
     "values of a partition that is catching up": hidden_partitions_write,
     "a bridge is restarted, and lags": ready_at_once,
-    "replicas share the series out": every_replica_keeps_everything,
     "a producer is restarted with other attributes": gauges_stand_still,
 }
 """By the name of the example in `examples` that each breaks."""

@@ -45,7 +45,6 @@ EXAMPLES: Final = {
     "a bridge is restarted, and lags": _schedule(
         {**_ALONE, "at_once": 2}, ("leave", 0, 0), ("slow", 0, 0), ("start", 0, 0), ("wait", 0, 8)
     ),
-    "replicas share the series out": _schedule({**_GROUP, "mode": "sharded"}, ("wait", 0, 0)),
     "a producer sends messages again": _schedule(_ALONE, ("duplicates", 0, 9), ("wait", 0, 0)),
     "a producer is restarted with other attributes": _schedule(_ALONE, ("restart", 0, 1), ("wait", 0, 0)),
     "a topic is deleted and made again": _schedule(_ALONE, ("delete", 1, 0), ("wait", 0, 0)),
@@ -56,7 +55,7 @@ EXAMPLES: Final = {
         {**_GROUP, "mode": "replica"}, ("delete", 1, 0), ("wait", 0, 7)
     ),
     "partitions are caught up with at different speeds, and every replica reads everything": _schedule(
-        {**_ALONE, "mode": "sharded", "at_once": 5}, ("kill", 0, 0), ("wait", 0, 0), ("grow", 1, 0)
+        {**_ALONE, "mode": "replica", "at_once": 5}, ("kill", 0, 0), ("wait", 0, 0), ("grow", 1, 0)
     ),
     "no broker answers for longer than a time-to-live": _schedule(
         _ALONE, ("brokers_gone", 0, 0), ("wait", 0, 30), ("wait", 0, 31)
@@ -100,7 +99,7 @@ EXAMPLES: Final = {
         _ALONE, ("grow", 1, 0), ("kill", 0, 0), ("wait", 0, 34), ("wait", 0, 34)
     ),
     "of orders: the same, and every replica reads everything": _schedule(
-        {**_ALONE, "mode": "sharded"},
+        {**_ALONE, "mode": "replica"},
         ("grow", 1, 0),
         ("leave", 0, 0),
         ("wait", 0, 14),
@@ -243,7 +242,7 @@ EXAMPLES: Final = {
         ("grow", 1, 0),
     ),
     "a clock that was ahead is corrected, and a key moves, while a bridge is restarted": _schedule(
-        {**_ALONE, "mode": "sharded", "producers": 3},
+        {**_ALONE, "mode": "replica", "producers": 3},
         ("clock", 1, 2),
         ("wait", 0, 6),
         ("grow", 0, 0),
@@ -333,7 +332,7 @@ EXAMPLES: Final = {
     ),
     "of orders: a clock is set back, the producer is replaced, and the former one's messages are repeated": (
         _schedule(
-            {**_ALONE, "mode": "sharded", "at_once": 2},
+            {**_ALONE, "mode": "replica", "at_once": 2},
             ("clock", 0, 0),
             ("restart", 0, 9),
             ("wait", 0, 3),
@@ -350,7 +349,7 @@ EXAMPLES: Final = {
         ("wait", 0, 0),
     ),
     "of orders: a topic is made again, and its bridge is killed before the next snapshot is due": _schedule(
-        {**_ALONE, "mode": "sharded"}, ("delete", 1, 0), ("create", 1, 0), ("wait", 0, 0), ("kill", 0, 0)
+        {**_ALONE, "mode": "replica"}, ("delete", 1, 0), ("create", 1, 0), ("wait", 0, 0), ("kill", 0, 0)
     ),
     "of orders: a topic is made again, and its bridge of a group is killed before the next snapshot is due": (
         _schedule(_ALONE, ("delete", 1, 0), ("create", 1, 0), ("wait", 0, 6), ("kill", 0, 0), ("start", 0, 0))
@@ -376,7 +375,7 @@ EXAMPLES: Final = {
         ("wait", 0, 11),
     ),
     "a clock is corrected while the messages from before it wait for a partition without a leader": _schedule(
-        {**_ALONE, "mode": "sharded", "producers": 2},
+        {**_ALONE, "mode": "replica", "producers": 2},
         ("clock", 0, 8),
         ("wait", 0, 0),
         ("leader_lost", 0, 0),
@@ -443,7 +442,7 @@ EXAMPLES: Final = {
         ("grow", 1, 1),
     ),
     "of orders: a topic is made again, and a replica without totals is the first in its new log": _schedule(
-        {**_GROUP, "mode": "sharded", "replicas": 3, "at_once": 2},
+        {**_GROUP, "mode": "replica", "replicas": 3, "at_once": 2},
         ("kill", 0, 0),
         ("suspend", 1, 0),
         ("wait", 0, 3),
@@ -451,7 +450,7 @@ EXAMPLES: Final = {
         ("delete", 1, 0),
     ),
     "of orders: messages of a clock that ran ahead are sent again, and are read after its correction": _schedule(
-        {**_ALONE, "mode": "sharded", "producers": 2, "at_once": 2},
+        {**_ALONE, "mode": "replica", "producers": 2, "at_once": 2},
         ("clock", 1, 2),
         ("kill", 0, 0),
         ("wait", 0, 35),
@@ -571,7 +570,7 @@ EXAMPLES: Final = {
         ("grow", 1, 0),
     ),
     "of orders: a clock is set back, a key moves, the producer is replaced, and a restart reads both": _schedule(
-        {**_ALONE, "mode": "sharded", "at_once": 5},
+        {**_ALONE, "mode": "replica", "at_once": 5},
         ("clock", 0, 0),
         ("grow", 1, 0),
         ("wait", 0, 0),

@@ -232,8 +232,6 @@ class RealReplica:
         }
         if self.mode == "group":
             settings["group_protocol"] = self.around.protocol
-        if self.mode == "sharded":
-            settings |= {"replica_index": self.number, "replica_count": self.count}
         properties = {"topic.metadata.refresh.interval.ms": 3000}
         if settings.get("group_protocol") != "consumer":  # in that protocol the brokers set it
             properties["session.timeout.ms"] = 6000

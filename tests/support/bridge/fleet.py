@@ -185,7 +185,7 @@ class Site:
     def __post_init__(self) -> None:
         self.selection = Selection(self.decoder, self.formats)
         policy = self.policy or IntakePolicy(self.ttl_seconds)
-        self.store = SeriesStore(SeriesLimits(), rules=self.rules, share=policy.share)
+        self.store = SeriesStore(SeriesLimits(), rules=self.rules)
         self.instruments = Instruments(self.registry)
         parts = IntakeParts(self.kafka, self.selection, self.store, self.shelf, self.instruments, self.clock)
         self.intake = Intake(parts, policy)

@@ -71,9 +71,7 @@ class Intake:
         self.ownership = Ownership(joint=not policy.grouped, ttl_seconds=policy.ttl_seconds)
         self.membership = GroupMembership(parts.clock, grouped=policy.grouped, session_seconds=policy.session_seconds)
         self.freshness = Freshness(parts.instruments, parts.clock)
-        self._dead_letters = FirstTimeDeadLetters(
-            parts.dead_letters, self.ownership, parts.instruments, share=policy.share
-        )
+        self._dead_letters = FirstTimeDeadLetters(parts.dead_letters, self.ownership, parts.instruments)
         self._inquiry = Inquiry(parts.source, self.ownership, parts.instruments, parts.clock, ttl_ms=self._ttl_ms)
         self.skipper = Skipper(parts.source, self._inquiry.bounds, parts.instruments, parts.clock)
 
@@ -205,15 +203,15 @@ class Intake:
         self._forget(forgotten)
 
     def _needs_keys(self, topic: str) -> bool:
-        """Whether messages without a key are refused: in a group, unless the topic has one partition only."""
-        return self._policy.grouped and self._inquiry.growth.known(topic) != ONE_PARTITION
+        """Whether messages without a key are refused: in a group, where Kafka has listed several partitions."""
+        return self._policy.grouped and self._inquiry.growth.known(topic) not in (None, ONE_PARTITION)
 
     def _refuse_unkeyed(self, batch: MessageBatch) -> None:
         for topic, count in batch.unkeyed.items():
             self._instruments.unkeyed.labels(topic).inc(count)
             self._log.error(
-                "messages without a key are not exposed: their series lie in several partitions, and the replicas of a "
-                "group would each show a part of them; set bridge.mode to sharded, or have their writer set a key",
+                "messages without a key are not exposed: their topic has several partitions, and the replicas of a "
+                "group would each show a part of a series; set bridge.mode to replica, or have their writer set a key",
                 topic=topic,
                 count=count,
             )

@@ -179,6 +179,7 @@ class Inquiry:
         partitions, now_seconds = self.bounds.partitions(), self._clock.monotonic()
         self._ownership.note_cluster(now_seconds, answered=partitions is not None)
         if not partitions:
+            self._ids_due = 0.0  # asks again as soon as possible
             return
         added = self.growth.note(partitions, now_seconds)
         for topic in topics - self.growth.examined:

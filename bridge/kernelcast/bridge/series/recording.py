@@ -12,7 +12,6 @@ from kernelcast.bridge.tables.columns import (
     BY_START_TIME,
     EMPTY,
     NO_KEY,
-    OTHER_REPLICA,
     OWN,
     SECOND_WRITER,
     UNCHANGED,
@@ -165,14 +164,12 @@ def record(tables: Tables, wire: int, point: Arrival, state: int, rules: PointRu
 def note(tables: Tables, wire: int, point: Arrival, verdict: int) -> None:
     """Note that a point's producer and writer are alive, whose clock is ahead, and signs of a shared identity.
 
-    A point that was refused as a second writer's, or whose series has no slot, shows no life of the series' writer; if
-    another replica has the series, its producer is alive. Further signs are counted in `note_key` and `note_host`.
+    A point that was refused as a second writer's, or whose series has no slot, shows no life of the series' writer.
+    Further signs are counted in `note_key` and `note_host`.
     """
     producers, producer, writer = tables.producers, tables.wires.producer[wire], tables.wires.writer[wire]
     slot = tables.wires.slot[wire]
     if slot < 0:
-        if verdict == OTHER_REPLICA:
-            note_producer(producers, producer, point)
         return
     if point.ahead:
         producers.ahead[producer] += 1

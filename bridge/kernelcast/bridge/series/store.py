@@ -29,7 +29,6 @@ from kernelcast.bridge.tables.columns import (
     FREE,
     MEMBERSHIP,
     NAME_CONFLICT,
-    OTHER_REPLICA,
     OWN,
     STORED,
     UNCHANGED,
@@ -40,7 +39,6 @@ from kernelcast.bridge.tables.columns import (
     PointRules,
     UInt8Array,
 )
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.bridge.tables.points import HistogramPoints, histogram_points, number_points
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER, Conflicts, ProducerIndex, ProducerRules, Producers
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots
@@ -75,7 +73,6 @@ class SeriesStore:
         rules: PointRules = DEFAULT_RULES,
         reserved: frozenset[str] = frozenset(),
         translator: Translator | None = None,
-        share: Share | None = None,
         producers: ProducerRules | None = None,
     ) -> None:
         """Make an empty store.
@@ -85,13 +82,12 @@ class SeriesStore:
             rules: Rules for accepting points and expiring series.
             reserved: Sample names that no series may have, because metrics of this process have them.
             translator: Translates OTLP identities to families and labels; None for default settings.
-            share: The series that this replica keeps, if replicas share them; None keeps all.
             producers: Rules for the series about producers (`up`, age, `target_info`); None makes no such series.
         """
         self._rules = rules
         self._translator = translator or Translator()
         self._lock = threading.Lock()
-        self._slots = Slots(limits, reserved, share)
+        self._slots = Slots(limits, reserved)
         self._writers = Writers()
         self._wires: dict[int, Wires] = {}
         self._exposed: UInt8Array = np.zeros(16, np.uint8)
@@ -341,7 +337,7 @@ class SeriesStore:
         columns.producer[placed] = producers[origin]
         columns.cumulative[placed] = np.array([heading.cumulative for heading in arrivals.headings])[arrivals.heading]
         if self._heartbeats is not None:
-            kept = np.unique(origin[(slots >= 0) | (slots == -OTHER_REPLICA)]).tolist()
+            kept = np.unique(origin[slots >= 0]).tolist()
             for i in kept:
                 self._heartbeats.targets.note(int(producers[i]), int(writers[i]), arrivals.origins[i].target)
 

@@ -50,7 +50,7 @@ UNKNOWN: Final = 1
 WIRE_ONLY: Final = 2
 """The catalogue marks the metric for the wire only."""
 TEMPORALITY: Final = 3
-"""A sum or histogram without temporality; where remote write is pushed, also a delta series."""
+"""A sum or histogram without temporality."""
 TYPE_CONFLICT: Final = 4
 """A metric of another kind has its name."""
 SERIES_LIMIT: Final = 5
@@ -67,19 +67,17 @@ SECOND_WRITER: Final = 10
 """Another live writer owns the series."""
 MALFORMED_HISTOGRAM: Final = 11
 """Its buckets do not add up to its count, or its bounds do not rise."""
-OTHER_REPLICA: Final = 12
-"""Not an error: another replica keeps this series."""
-PRODUCER_LIMIT: Final = 13
+PRODUCER_LIMIT: Final = 12
 """With it, the lines of its producer would exceed their limit."""
-NAME_CONFLICT: Final = 14
+NAME_CONFLICT: Final = 13
 """Another metric, with another name on the wire, has its name and labels; see `metric_names`."""
-DELTA: Final = 15
+DELTA: Final = 14
 """A sum or histogram of differences; its message goes to the dead letters."""
-OUTCOMES: Final = 16
+OUTCOMES: Final = 15
 """Number of outcomes; the codes from here on count in addition to one."""
-MEMBERSHIP: Final = 16
+MEMBERSHIP: Final = 15
 """Greater than 0 if the set of exposed series has changed."""
-COUNTS: Final = 17
+COUNTS: Final = 16
 """Length of arrays of counts."""
 
 # Growth state of a partition.

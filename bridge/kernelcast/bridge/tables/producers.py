@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.tables.columns import (
     METRIC_LIMIT,
-    OTHER_REPLICA,
     PRODUCER_LIMIT,
     SERIES_LIMIT,
     SIGNS,
@@ -176,7 +175,7 @@ def _fill_index(wires: WireColumns, producers: ProducerColumns, alive: UInt8Arra
             refused[producer, 1] += 1
         elif slot == -PRODUCER_LIMIT:
             refused[producer, 2] += 1
-        elif slot >= 0 or slot == -OTHER_REPLICA:
+        elif slot >= 0:
             alive[wire_writers[i]] = 1
         if wire_appends[i] > appends[producer] or partitions[producer] < 0:
             appends[producer] = max(appends[producer], wire_appends[i])

@@ -88,7 +88,7 @@ class _Family:
 
 
 class Translator:
-    """Places series by the settings. The store and the push members share one; any thread may use it."""
+    """Places series by the settings; any thread may use it."""
 
     def __init__(self, settings: TranslationSettings | None = None) -> None:
         """Use these settings, or the defaults."""

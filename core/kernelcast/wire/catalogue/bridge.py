@@ -25,7 +25,8 @@ def _histogram(name: str, help: str, *labels: str) -> Metric:  # noqa: A002  the
 MESSAGES: Final = _counter("messages", "Messages read from Kafka.", "topic")
 FORMATS: Final = _counter(
     "messages_by_format",
-    "Messages by the format they were read as: otlp_proto, otlp_json, remote_write, prometheus, influx, json, unknown.",
+    "Messages by the format they were read as: otlp_proto, otlp_json, remote_write, prometheus, influx, json, unknown, "
+    "or one of the site's own.",
     "topic",
     "format",
 )
@@ -157,11 +158,8 @@ SKIPPED_MESSAGES: Final = _counter(
 DEADLETTERS_LEFT: Final = _counter(
     "deadletters_left",
     "Undecodable messages that were not sent to the dead-letter topic, by reason: repeated (they were sent before), "
-    "other_replica (another replica sends them), dead_letter (they are dead letters already).",
+    "dead_letter (they are dead letters already).",
     "reason",
-)
-OTHER_REPLICAS_POINTS: Final = _counter(
-    "other_replicas_points", "Points of series that other replicas keep, in mode sharded."
 )
 OFFSET_RESTARTS: Final = _counter(
     "offset_restarts", "Partitions whose offsets restarted, because their topic was deleted and created again.", "topic"
@@ -208,54 +206,6 @@ ALERTS: Final = _counter(
     "outcome",
 )
 
-PUSH_REQUESTS: Final = _counter(
-    "push_requests",
-    "Requests to a destination, by outcome: acknowledged, refused (by its answer), retried.",
-    "destination",
-    "outcome",
-)
-PUSH_POINTS: Final = _counter("push_points", "Points that a destination has accepted.", "destination")
-PUSH_MESSAGES: Final = _counter(
-    "push_messages", "Messages whose points a destination has accepted or refused for good.", "destination"
-)
-PUSH_BYTES: Final = _counter("push_sent_bytes", "Bytes of requests that were taken, compressed.", "destination")
-PUSH_RETRIES: Final = _counter(
-    "push_retries",
-    "Requests that must be sent again, by cause: network, throttled (429), server_error (5xx), configuration (a token, "
-    "a path, a receiver that is off).",
-    "destination",
-    "cause",
-)
-PUSH_DISCARDED: Final = _counter(
-    "push_discarded_points",
-    "Points that a destination will not have: left out here (wire_only, temporality, type_conflict, unnamed, "
-    "labels_too_long, malformed_histogram, histogram_without_sum, unsupported, bad_time, same_time), or not taken by "
-    "the receiver (out_of_order, duplicate, too_old, out_of_bounds, too_large, rejected, refused).",
-    "destination",
-    "cause",
-)
-PUSH_UNDECODABLE: Final = _counter(
-    "push_undecodable_messages", "Messages that could not be sent at all, by error.", "destination", "error"
-)
-PUSH_LOST_MESSAGES: Final = _counter(
-    "push_lost_messages", "Messages that Kafka's retention deleted before they were sent.", "destination"
-)
-PUSH_RESTARTS: Final = _counter("push_restarts", "Faults that made a consumer start over.", "destination")
-PUSH_LAG: Final = _gauge(
-    "push_lag_messages", "Messages that a destination has not acknowledged yet.", "destination", "topic", "partition"
-)
-PUSH_LAG_SECONDS: Final = _gauge(
-    "push_lag_seconds", "Age of the oldest message that waits for a destination's acknowledgement.", "destination"
-)
-PUSH_UP: Final = _gauge(
-    "push_up", "1 while the destination answers, 0 since a request had to be retried.", "destination"
-)
-PUSH_LAST_SUCCESS: Final = _gauge(
-    "push_last_success_timestamp_seconds",
-    "Time of the last request that the destination accepted, Unix time.",
-    "destination",
-)
-
 ROWS: Final[tuple[Metric, ...]] = (
     MESSAGES,
     FORMATS,
@@ -286,7 +236,6 @@ ROWS: Final[tuple[Metric, ...]] = (
     UNKEYED_MESSAGES,
     SKIPPED_MESSAGES,
     DEADLETTERS_LEFT,
-    OTHER_REPLICAS_POINTS,
     OFFSET_RESTARTS,
     PARTITIONS,
     TOPIC_PARTITIONS,
@@ -300,17 +249,4 @@ ROWS: Final[tuple[Metric, ...]] = (
     SCRAPE_DURATION,
     SCRAPE_BYTES,
     ALERTS,
-    PUSH_REQUESTS,
-    PUSH_POINTS,
-    PUSH_MESSAGES,
-    PUSH_BYTES,
-    PUSH_RETRIES,
-    PUSH_DISCARDED,
-    PUSH_UNDECODABLE,
-    PUSH_LOST_MESSAGES,
-    PUSH_RESTARTS,
-    PUSH_LAG,
-    PUSH_LAG_SECONDS,
-    PUSH_UP,
-    PUSH_LAST_SUCCESS,
 )

@@ -23,7 +23,6 @@ UNANSWERED_IN_DEMO: Final[Mapping[str, str]] = MappingProxyType(
         "Pages to retire": UNANSWERED["Pages to retire"],
         "Memory errors": UNANSWERED["Memory errors"],
         "Coverage of past intervals": "a share needs more forecasts that were compared with what came",
-        "Push backlog": "the demo pushes nowhere",
     }
 )
 """Reasons by title, where every service runs and a GPU's cooling fails."""

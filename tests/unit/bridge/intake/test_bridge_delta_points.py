@@ -11,6 +11,8 @@ from tests.support.bridge.fleet import Site, page
 from tests.support.bridge.list_kafka import ListKafka
 from tests.support.bridge.requests import SumPoint, add_sum, empty_request, sums
 
+from kernelcast.bridge.inputs import TopicFormat
+
 P0 = ("kernels", 0)
 RECIPE = "deploy/collector/delta.yaml"
 POINTS = (SumPoint(1, 2, 5, "a"), SumPoint(1, 2, 7, "b"))
@@ -69,7 +71,7 @@ def test_delta_histograms_are_refused_as_well() -> None:
 
 
 def test_delta_points_in_json_are_refused_as_well() -> None:
-    site = reading(formats={})
+    site = reading(formats={P0[0]: TopicFormat(format="otlp_json")})
     body = MessageToJson(ExportMetricsServiceRequest.FromString(deltas_and_totals())).encode()
     site.kafka.write(*P0, body, append_ms=1)
     site.read_all()

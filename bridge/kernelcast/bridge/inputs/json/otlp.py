@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from kernelcast.bridge.inputs.formats import TopicFormat
 from kernelcast.bridge.inputs.json.text import loads
 from kernelcast.bridge.inputs.json.wire import JsonEncoder, WrongJsonError
 from kernelcast.bridge.inputs.parsing import too_long
@@ -25,13 +26,16 @@ class OtlpJson:
     """Reads export requests in JSON; not thread-safe.
 
     Args:
+        _settings: The topic's settings; nothing of them is used.
         limits: Limits of one message.
         options: Other keyword arguments of `Decoder`.
     """
 
     format = "otlp_json"
 
-    def __init__(self, *, limits: DecoderLimits = DEFAULT_LIMITS, **options: Any) -> None:
+    def __init__(
+        self, _settings: TopicFormat | None = None, *, limits: DecoderLimits = DEFAULT_LIMITS, **options: Any
+    ) -> None:
         self._limits = limits
         self._decoder = Decoder(limits=limits, **options)
         self._encoder = JsonEncoder(ExportMetricsServiceRequest.DESCRIPTOR)

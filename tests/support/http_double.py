@@ -1,4 +1,4 @@
-"""An HTTP receiver of pushed points."""
+"""An HTTP server whose answers a test decides."""
 
 import threading
 from collections.abc import Callable, Iterator
