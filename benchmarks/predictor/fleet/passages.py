@@ -100,7 +100,7 @@ def _blocks(recording: Recording) -> SeriesBlocks:
     values = np.concatenate([recording.values[metric.prometheus_name] for metric in JUDGED])
     power = recording.values[device.POWER_USAGE.prometheus_name]
     without: Floats = np.full(power.shape, np.nan)
-    return SeriesBlocks(
+    return SeriesBlocks.of(
         mean=values,
         median=values,
         load=np.concatenate([power, without, without]),

@@ -48,7 +48,8 @@ def _wander(rng: Rng, length: int, step: float, hours: float, size: float) -> Ar
 
 
 def _normed(values: Array) -> Array:
-    return (values - values.mean()) / max(float(values.std()), 1e-12)
+    found: Array = (values - values.mean()) / max(float(values.std()), 1e-12)
+    return found
 
 
 def _workdays(rng: Rng, times: Array, *, weekend: float = 0.0) -> Array:
@@ -263,7 +264,7 @@ def gaps(rng: Rng, times: Array, grown: Array) -> WorldSeries:
     found = office(rng, times, grown)
     values = found.values.copy()
     values[rng.random(len(values)) < 0.3] = np.nan
-    for reboot in rng.uniform(times[0] + DAY, times[-1], 2):
+    for reboot in rng.uniform(times[0] + 0.3 * DAY, times[-1], 2):
         values[(times >= reboot) & (times < reboot + rng.uniform(0.2, 4) * HOUR)] = np.nan
     return WorldSeries(found.metric, times, values, found.limit)
 

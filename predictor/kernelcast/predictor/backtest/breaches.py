@@ -143,7 +143,9 @@ def breach_columns(batch: SeriesBatch, options: BreachOptions) -> dict[str, Floa
     ends = range(min(MIN_BLOCKS, mean.shape[1] + 1), mean.shape[1] + 1)
     rule = DetectorOptions(clock.horizons, clock.alarm_horizons, shipped(), clock.scale)
     ends_of_blocks = np.arange(1, mean.shape[1] + 1) * clock.width - 1
-    blocks = SeriesBlocks(mean, median, usage, process[:, ends_of_blocks], version[:, ends_of_blocks])
+    first = round(batch.series[0].start_seconds / (clock.scale * BLOCK_SECONDS))
+    runs = (process[:, ends_of_blocks], version[:, ends_of_blocks])
+    blocks = SeriesBlocks.of(mean, median, usage, *runs, averaged=traits.resolution > 0, first=first)
     alarms = AlarmState.quiet(batch.panel.rows)
     known = np.isfinite(mean)
     for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):

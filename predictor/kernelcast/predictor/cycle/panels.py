@@ -121,7 +121,11 @@ class PanelSource:
         process = self.histories.processes(rows, newest)[:, kept] + started + regime
         version = np.where(known_versions[:, None], regime, -1)
         mean, median = self.trials.masked(rows, newest, mean[:, kept], median[:, kept])
-        return SeriesBlocks(mean, median, self._load(rows, newest)[:, kept], process, version)
+        hours = self.histories.hours(rows, newest)
+        begun = np.flatnonzero(np.isfinite(hours).any(axis=0))
+        hours = hours[:, int(begun[0]) if len(begun) else hours.shape[1] :]
+        phase = np.full(len(rows), (newest + 1) % self.histories.hour_blocks, np.int64)
+        return SeriesBlocks(mean, median, self._load(rows, newest)[:, kept], process, version, hours, phase)
 
     def present_process(self, rows: Ints) -> Ints:
         """Number of the process of each row now, counted as in `blocks`."""

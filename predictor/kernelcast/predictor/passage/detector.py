@@ -21,10 +21,11 @@ from kernelcast.predictor.passage.excursions import (
     explained_by_noise,
     jumps_often,
 )
-from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
+from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise
 from kernelcast.predictor.passage.refill import refilling
-from kernelcast.predictor.passage.series import DAY_BLOCKS, SeriesBlocks, Traits
+from kernelcast.predictor.passage.season import Season, learn
+from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, Trend, estimate
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
@@ -34,8 +35,14 @@ _LOAD_STEP_RATIO: Final = 0.1
 """A change of the load by twice this share of its maximum, within three blocks, begins a new trend."""
 _FIRST_DAY_STEPS: Final = 0.1
 """Steps of a gauge per hour by which it may rise on its first day because of day and night, 0.1 degrees an hour."""
-_HOUR_BLOCKS: Final = 12
-"""Blocks of an hour; slopes are per block."""
+REACH_KNOWN: Final = 1.0
+"""Ages of a trend for which it is extrapolated; a fault of D hours is then predicted up to D / 2 before the limit."""
+REACH_UNKNOWN: Final = 0.5
+"""The same while no earlier day shows what is usual: a day's traffic rises for hours, too."""
+REACH_WITHOUT: Final = 4.0
+"""The same where blocks are so short that no day can be seen: there is no season to be mistaken for a drift."""
+LEAST_REACH: Final = 3.0
+"""Blocks for which any trend is extrapolated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +88,7 @@ class Evaluation:
         )
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested series
     blocks: SeriesBlocks,
     traits: Traits,
     *,
@@ -89,6 +96,7 @@ def evaluate(
     calibration: Calibrator | None = None,
     held: Floats | None = None,
     begins: Ints | None = None,
+    day_hours: int = 24,
 ) -> Evaluation:
     """Evaluate series at the end of their newest block.
 
@@ -99,6 +107,7 @@ def evaluate(
         calibration: Applied to the computed probabilities; None for none.
         held: Shape (n,), baselines that hold instead of learnt ones, because something is wrong; NaN for none.
         begins: Shape (n,), first block of each; None for 0.
+        day_hours: Hours of `SeriesBlocks` in a day; 0 where they do not divide it.
     """
     own = np.isnan(traits.limit)
     begins = np.zeros(len(own), np.int64) if begins is None else begins
@@ -115,9 +124,14 @@ def evaluate(
     offset = row_medians(direction * (blocks.mean - robust)[:, -24:])
     adjusted = values - _load_effects(values, blocks.load, begins)
     since = np.maximum(np.maximum(learnt.since, begins), _load_step(blocks.load))
-    settling = traits.settling_blocks
-    trend = estimate(adjusted, since, resolution=traits.resolution / scale, settling=settling, begins=begins)
     target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
+    season = _season(direction * blocks.hours, target, blocks.phase, day_hours)
+    settling = traits.settling_blocks
+    quiet = np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale)
+    usual = season.usual(adjusted, quiet)
+    trend = estimate(
+        adjusted, since, resolution=traits.resolution / scale, settling=settling, begins=begins, usual=usual
+    )
     beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~learnt.opening
     prompt, erratic = np.ones(len(own), np.bool_), np.zeros(len(own), np.bool_)
     beyond[own], prompt[own], erratic[own] = _judged_by_itself(
@@ -130,9 +144,10 @@ def evaluate(
     )
     # Noise whose memory is not known yet looks like a slope, and a limit from the baseline is near.
     trend = trend.flat(own & (_known_blocks(values) < DAY_BLOCKS) & (trend.slope <= CERTAIN_ERRORS * trend.error))
-    quick = np.minimum(trend.noise, np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale))
-    newest = _newest(values[:, -_HOUR_BLOCKS:])
-    returns = ~own & refilling(values, newest, quick, target)
+    quick = np.minimum(trend.noise, quiet)
+    newest = _newest(values[:, -HOUR_BLOCKS:])
+    # Where days agree the season explains the fall.
+    returns = ~own & ~season.is_narrow() & refilling(values, newest, quick, target)
     trend = replace(
         trend.flat(returns),
         reversal=np.maximum(trend.reversal, _daily_slope(values, traits.resolution / scale)),
@@ -140,7 +155,18 @@ def evaluate(
     )
     level = np.where(returns, newest, trend.level) + np.nan_to_num(offset)
     headroom = np.where(learnt.opening | erratic, np.nan, target - level)
-    passage = first_passage(trend, headroom, beyond, ~own, horizons_seconds=horizons_seconds, calibration=calibration)
+    unknown = REACH_UNKNOWN if day_hours else REACH_WITHOUT
+    reach = np.where(season.known_before(trend.age), REACH_KNOWN, unknown) * trend.age
+    passage = first_passage(
+        trend,
+        headroom,
+        beyond,
+        ~own,
+        reach=np.maximum(reach, LEAST_REACH),
+        rise=_rise(season, level),
+        horizons_seconds=horizons_seconds,
+        calibration=calibration,
+    )
     return Evaluation(passage, limit, learnt.opening, beyond, prompt, erratic, trend)
 
 
@@ -178,6 +204,20 @@ def _noise_below(values: Floats, slow: Bools, trend: Trend) -> tuple[Floats, Flo
     return noise, correlation
 
 
+def _season(hours: Floats, target: Floats, phase: Ints, day_hours: int) -> Season:
+    """The season of series relative to their limits; hours beyond the limit were faults."""
+    healthy = np.where(hours < target[:, None], hours, np.nan)
+    return learn(healthy if day_hours else healthy[:, :0], phase, max(day_hours, 1))
+
+
+def _rise(season: Season, level: Floats) -> Floats:
+    """By how much the usual course of the day lifts a series above its level, shape (n, grid)."""
+    above = np.maximum(level - season.upper_now(), 0.0)
+    ahead = season.ahead(GRID_BLOCKS) + np.nan_to_num(above)[:, None]
+    rise: Floats = np.maximum(ahead - level[:, None], 0.0)
+    return np.nan_to_num(rise, posinf=0.0)
+
+
 def _known_blocks(values: Floats) -> Ints:
     """Blocks since the first one with a value, shape (n,)."""
     known = np.isfinite(values)
@@ -194,7 +234,7 @@ def _newest(values: Floats) -> Floats:
 
 def _daily_slope(values: Floats, resolution: Floats) -> Floats:
     """The slope that day and night may explain while less than a day is known; afterwards it has been seen."""
-    return np.where(_known_blocks(values) < DAY_BLOCKS, _FIRST_DAY_STEPS * resolution / _HOUR_BLOCKS, 0.0)
+    return np.where(_known_blocks(values) < DAY_BLOCKS, _FIRST_DAY_STEPS * resolution / HOUR_BLOCKS, 0.0)
 
 
 def _step_noise(values: Floats) -> Floats:

@@ -55,7 +55,7 @@ def panel(seed: int, length: int) -> tuple[SeriesBlocks, Traits]:
         settling_blocks=rng.integers(0, 9, 2 * ROWS),
     )
     process: Ints = (rng.random(shape) < 0.01).cumsum(axis=1)
-    return SeriesBlocks(values, values + rng.normal(0, 1e-3, shape), load, process, version), traits
+    return SeriesBlocks.of(values, values + rng.normal(0, 1e-3, shape), load, process, version), traits
 
 
 def arrays(result: Any, name: str = "") -> Iterator[tuple[str, Any]]:
