@@ -184,6 +184,7 @@ def _traits(memory: FullMemory, rows: Ints) -> Traits:
         below=np.zeros(len(rows), np.bool_),
         resolution=gauge.astype(np.float64),
         settling_blocks=np.full(len(rows), 12),
+        reserves=np.zeros(len(rows), np.bool_),
     )
 
 

@@ -92,6 +92,7 @@ def _traits(recording: Recording) -> Traits:
         below=np.zeros(len(JUDGED) * gpus, dtype=np.bool_),
         resolution=np.repeat([one.resolution for one in meanings], gpus),
         settling_blocks=np.repeat(settling, gpus),
+        reserves=np.repeat([one.reserved for one in meanings], gpus),
     )
 
 

@@ -138,8 +138,7 @@ def breach_columns(batch: SeriesBatch, options: BreachOptions) -> dict[str, Floa
     values = trailing_mean(batch.panel.values, clock.width)
     process, version = options.companions.runs(batch)
     replaced = replaced_within(process, clock.width)
-    unknown = np.zeros(batch.panel.rows, dtype=np.bool_)
-    _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, unknown, traits))
+    _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, traits.reserves, traits))
     ends = range(min(MIN_BLOCKS, mean.shape[1] + 1), mean.shape[1] + 1)
     rule = DetectorOptions(clock.horizons, clock.alarm_horizons, shipped(), clock.scale)
     ends_of_blocks = np.arange(1, mean.shape[1] + 1) * clock.width - 1
@@ -179,4 +178,5 @@ def _traits(limits: Floats, options: BreachOptions) -> Traits:
         below=np.full(rows, options.below),
         resolution=np.full(rows, meaning.resolution),
         settling_blocks=np.full(rows, round(meaning.settling_seconds / BLOCK_SECONDS), np.int64),
+        reserves=np.full(rows, meaning.reserved),
     )

@@ -101,6 +101,7 @@ class PanelSource:
             below=known.below[rows],
             resolution=known.column("resolution", rows),
             settling_blocks=known.settling_blocks(rows),
+            reserves=known.column("reserved", rows) > 0,
         )
 
     def blocks(self, rows: Ints, newest: int, *, known_versions: Bools) -> SeriesBlocks:

@@ -41,6 +41,12 @@ REACH_UNKNOWN: Final = 0.5
 """The same while no earlier day shows what is usual: a day's traffic rises for hours, too."""
 REACH_WITHOUT: Final = 4.0
 """The same where blocks are so short that no day can be seen: there is no season to be mistaken for a drift."""
+_EMPTY_SHARE: Final = 0.5
+"""Share of a limit below which memory belongs to no program that reserved it."""
+_RESERVED_SHARE: Final = 0.01
+"""Distance from the limit, as a share of it, at which reserved memory wavers around it."""
+_RESERVING_BLOCKS: Final = 6
+"""First half hour of a program, in which it reserves."""
 LEAST_REACH: Final = 3.0
 """Blocks for which any trend is extrapolated."""
 
@@ -52,7 +58,7 @@ class Evaluation:
     Attributes:
         passage: Probabilities and times.
         limit: Shape (n,), the limit that was used; NaN while the baseline is not learnt.
-        opening: Shape (n,), whether the process is in its first minutes.
+        opening: Shape (n,), whether the process is in its first minutes, or holds what it reserved in them.
         beyond: Shape (n,), whether the newest block is at or beyond the limit; one that follows from the series' own
             baseline must be passed for longer than it usually is.
         prompt: Shape (n,), whether a limit that is passed between the ends of blocks counts at once.
@@ -132,7 +138,9 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
     trend = estimate(
         adjusted, since, resolution=traits.resolution / scale, settling=settling, begins=begins, usual=usual
     )
-    beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~learnt.opening
+    # A level that a program took in its first half hour is its normal, wherever the limit is.
+    opening = learnt.opening | (traits.reserves & _reserved(direction * blocks.mean, target))
+    beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~opening
     prompt, erratic = np.ones(len(own), np.bool_), np.zeros(len(own), np.bool_)
     beyond[own], prompt[own], erratic[own] = _judged_by_itself(
         direction[own] * blocks.mean[own],
@@ -154,7 +162,7 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         noise=np.where(returns, quick, trend.noise),
     )
     level = np.where(returns, newest, trend.level) + np.nan_to_num(offset)
-    headroom = np.where(learnt.opening | erratic, np.nan, target - level)
+    headroom = np.where(opening | erratic, np.nan, target - level)
     unknown = REACH_UNKNOWN if day_hours else REACH_WITHOUT
     reach = np.where(season.known_before(trend.age), REACH_KNOWN, unknown) * trend.age
     passage = first_passage(
@@ -167,7 +175,7 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         horizons_seconds=horizons_seconds,
         calibration=calibration,
     )
-    return Evaluation(passage, limit, learnt.opening, beyond, prompt, erratic, trend)
+    return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
 
 
 def _judged_by_itself(
@@ -202,6 +210,22 @@ def _noise_below(values: Floats, slow: Bools, trend: Trend) -> tuple[Floats, Flo
     if some.any():
         noise[some], correlation[some], _ = block_noise(np.where(slow, np.nan, values)[some], 0.0)
     return noise, correlation
+
+
+def _reserved(values: Floats, target: Floats) -> Bools:
+    """Whether each series reached its limit within half an hour of its last beginning, shape (n,).
+
+    A program begins where the series has its first value, or rises from below half of the limit.
+    """
+    known = np.isfinite(values)
+    low = known & (values < _EMPTY_SHARE * target[:, None])
+    places = np.arange(values.shape[1])
+    first = np.argmax(known, axis=1)
+    begin = np.maximum(np.where(low, places, -1).max(axis=1, initial=-1) + 1, first)
+    since = places - begin[:, None]
+    reached = (values >= (1.0 - _RESERVED_SHARE) * target[:, None]) & (since >= 0) & (since < _RESERVING_BLOCKS)
+    found: Bools = reached.any(axis=1)
+    return found
 
 
 def _season(hours: Floats, target: Floats, phase: Ints, day_hours: int) -> Season:

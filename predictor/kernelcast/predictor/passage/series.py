@@ -33,6 +33,7 @@ class Traits:
         below: Whether the limit is a lower one.
         resolution: Step of the gauge; 0 for a measured duration.
         settling_blocks: How long after a step a slope says nothing: a body warms up, a process fills its memory.
+        reserves: Whether a program may take nearly all of it in its first half hour, which is its normal: memory.
     """
 
     limit: Floats
@@ -40,6 +41,7 @@ class Traits:
     below: Bools
     resolution: Floats
     settling_blocks: Ints
+    reserves: Bools
 
 
 @dataclass(frozen=True, slots=True, eq=False)

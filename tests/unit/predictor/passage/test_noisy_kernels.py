@@ -53,7 +53,12 @@ def judged(durations: Floats, *, trial: tuple[int, int] | None = None) -> tuple[
     blocks = SeriesBlocks.of(mean, mean, np.full(mean.shape, np.nan), numbers, np.full(mean.shape, -1))
     rows = len(mean)
     traits = Traits(
-        np.full(rows, np.nan), np.full(rows, 1.2), np.zeros(rows, bool), np.zeros(rows), np.zeros(rows, int)
+        np.full(rows, np.nan),
+        np.full(rows, 1.2),
+        np.zeros(rows, bool),
+        np.zeros(rows),
+        np.zeros(rows, int),
+        np.zeros(rows, bool),
     )
     options = DetectorOptions(HORIZONS_SECONDS, HORIZONS_SECONDS, shipped())
     ends = range(BEFORE + MIN_BLOCKS, mean.shape[1] + 1)

@@ -25,13 +25,16 @@ _HOUR = 12
 _RNG = np.random.default_rng(8)
 
 
-def traits(limit: float, *, resolution: float = 0.0, below: bool = False, settling: int = 8) -> Traits:
+def traits(
+    limit: float, *, resolution: float = 0.0, below: bool = False, settling: int = 8, reserves: bool = False
+) -> Traits:
     return Traits(
         limit=np.array([limit]),
         baseline_ratio=np.array([0.8 if below else 1.2]),
         below=np.array([below]),
         resolution=np.array([resolution]),
         settling_blocks=np.array([settling]),
+        reserves=np.array([reserves]),
     )
 
 
@@ -270,6 +273,23 @@ def test_memory_after_a_restart_is_no_leak() -> None:
     held = np.where(time < 22.0, 60_000.0, np.maximum(time - 22.1, 0.0) * 35_000)
     for hours in (22.5, 23.0, 23.5):
         assert highest(evaluated(held[: round(hours * _HOUR)], 79_000.0)) < 0.5, hours
+
+
+@pytest.mark.parametrize("share", [0.965, 0.98, 1.01])
+def test_memory_that_an_engine_reserves_at_its_start_is_its_normal(share: float) -> None:
+    """Also after a restart, and whatever the limit is."""
+    values = np.full(30 * _HOUR, share * 79_000.0) + noise(30, 20.0)
+    values[20 * _HOUR : 20 * _HOUR + 3] = (600.0, 600.0, 40_000.0)
+    given = traits(79_000.0, resolution=2.0, reserves=True)
+    for end in (2, 19, 22, 30):
+        found = evaluate(blocks(values[: end * _HOUR]), given)
+        assert not found.beyond[0]
+        assert not np.nan_to_num(found.passage.probability).any()
+
+
+def test_a_leak_is_none_that_an_engine_reserved() -> None:
+    values = 60_000 + noise(30, 20.0) + rise(30, 4000.0, last=6)
+    assert evaluate(blocks(values), traits(79_000.0, resolution=2.0, reserves=True)).beyond[0]
 
 
 def test_a_leak_that_passes_its_former_peak_is_one() -> None:
