@@ -11,7 +11,7 @@ from scipy.stats import beta, chi2
 from kernelcast.predictor.arrays import Bools
 from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
 from kernelcast.predictor.backtest.companions import Companion, Companions
-from kernelcast.predictor.backtest.grid import GriddedSeries, SeriesBatch
+from kernelcast.predictor.backtest.grid import GriddedSeries, SeriesBatch, inferred_interval
 from kernelcast.predictor.backtest.table import CsvTable
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.wire.catalogue import kernel
@@ -20,6 +20,8 @@ from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER
 DAY_SECONDS: Final = 86_400.0
 LEAST_LEAD_SECONDS: Final = 1200.0
 """A fault of hours is found where the alert comes 20 minutes before the limit is reached."""
+_LATEST_SECONDS: Final = 600.0
+"""A fault that reaches the limit sooner is found where the alert comes within ten minutes after that."""
 SLOW_SECONDS: Final = 3 * 3600.0
 """Time from onset to breach from which leads are compared."""
 _WIDTHS: Final = (24, 26, 20, 7, 20)
@@ -47,17 +49,25 @@ class Outcome:
     lead_seconds: float = np.nan
     drift_seconds: float = np.nan
 
+    @property
+    def found(self) -> bool:
+        """Whether the fault was found in time."""
+        least = LEAST_LEAD_SECONDS if self.drift_seconds > 2 * LEAST_LEAD_SECONDS else -_LATEST_SECONDS
+        return self.lead_seconds >= least
+
 
 def alerts(series: WorldSeries) -> Bools:
     """Whether the alert of `kernelcast backtest` fires at each time."""
-    step = float(series.times[1] - series.times[0])
-    length, key = len(series.times), (0, ())
-    places = np.arange(length)
+    step, key = inferred_interval(series.times), (0, ())
+    places = np.rint((series.times - series.times[0]) / step).astype(np.int64)
+    length = int(places[-1]) + 1
+    values = np.full(length, np.nan)
+    values[places] = series.values
     gridded = GriddedSeries(
-        key, places.tolist(), places, series.values, float(series.times[0]), step, (), np.zeros(length, np.bool_)
+        key, range(len(places)), places, values, float(series.times[0]), step, (), np.zeros(length, np.bool_)
     )
     end_ns = int((series.times[-1] + step) * 1e9)
-    batch = SeriesBatch([gridded], Panel(series.values[None], end_ns, int(step * 1e9), np.zeros(1, np.int64)))
+    batch = SeriesBatch([gridded], Panel(values[None], end_ns, int(step * 1e9), np.zeros(1, np.int64)))
     found = [Companion(name, {}, series.times, values) for name, values in series.companions.items()]
     own = series.metric == kernel.DURATION.prometheus_name
     options = BreachOptions(
@@ -65,7 +75,7 @@ def alerts(series: WorldSeries) -> Bools:
         meaning=MEANINGS.get(series.metric, OTHER),
         companions=Companions(CsvTable(columns=[()]), found),
     )
-    fires: Bools = breach_columns(batch, options)["alert"][0] > 0
+    fires: Bools = breach_columns(batch, options)["alert"][0, places] > 0
     return fires
 
 
@@ -102,7 +112,7 @@ def score(worlds: Sequence[World], *, seed: int, series: int, days: float) -> di
         found[world.name] = _figures(outcomes)
         if not world.healthy:
             early = [judge(one, alerts(one)) for one in (world.make(rng, DAY_ONE_DAYS) for _ in range(series))]
-            found[world.name]["day_one_recall"] = _share([one.lead_seconds >= LEAST_LEAD_SECONDS for one in early])
+            found[world.name]["day_one_recall"] = _share([one.found for one in early])
     return found
 
 
@@ -114,7 +124,7 @@ def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
     faults = [one for one in outcomes if np.isfinite(one.drift_seconds)]
     if faults:
-        figures["recall"] = _share([one.lead_seconds >= LEAST_LEAD_SECONDS for one in faults])
+        figures["recall"] = _share([one.found for one in faults])
         slow = [one.lead_seconds / 60 for one in faults if one.drift_seconds >= SLOW_SECONDS]
         figures["median_lead_minutes"] = float(np.median(slow)) if slow else None
     return figures

@@ -14,7 +14,7 @@ class WorldSeries:
 
     Attributes:
         metric: Prometheus name.
-        times: Unix times, seconds, on an even grid.
+        times: Unix times, seconds, ascending.
         values: float64, one for each time; NaN where there is no sample.
         limit: Limit of the metric, reached when the value is at or above it.
         onset: Unix time at which the fault begins; None for a healthy series.
