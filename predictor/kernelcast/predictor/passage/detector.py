@@ -27,6 +27,7 @@ from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.season import Season, learn
 from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, Trend, estimate
+from kernelcast.predictor.passage.wear import Wear, at_usual_load
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
@@ -41,6 +42,8 @@ REACH_UNKNOWN: Final = 0.5
 """The same while no earlier day shows what is usual: a day's traffic rises for hours, too."""
 REACH_WITHOUT: Final = 4.0
 """The same where blocks are so short that no day can be seen: there is no season to be mistaken for a drift."""
+_JOB_BLOCKS: Final = 36
+"""Blocks of a job, for the number of jobs that a line rests on."""
 _EMPTY_SHARE: Final = 0.5
 """Share of a limit below which memory belongs to no program that reserved it."""
 _RESERVED_SHARE: Final = 0.01
@@ -175,6 +178,21 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         horizons_seconds=horizons_seconds,
         calibration=calibration,
     )
+    loaded = np.isfinite(blocks.load).any(axis=1) & ~own & ~opening
+    if loaded.any():
+        wear = at_usual_load(values[loaded], blocks.load[loaded])
+        worn, room = _by_wear(wear, target[loaded], settling[loaded], begins[loaded])
+        never = np.zeros(len(room), np.bool_)
+        later = first_passage(
+            worn,
+            room,
+            never,
+            never,
+            reach=np.maximum(REACH_KNOWN * worn.age, LEAST_REACH),
+            horizons_seconds=horizons_seconds,
+            calibration=calibration,
+        )
+        passage = _sooner(passage, loaded, later)
     return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
 
 
@@ -210,6 +228,30 @@ def _noise_below(values: Floats, slow: Bools, trend: Trend) -> tuple[Floats, Flo
     if some.any():
         noise[some], correlation[some], _ = block_noise(np.where(slow, np.nan, values)[some], 0.0)
     return noise, correlation
+
+
+def _by_wear(wear: Wear, target: Floats, settling: Ints, begins: Ints) -> tuple[Trend, Floats]:
+    """Trend and headroom of series at their usual high load."""
+    none = np.zeros(len(target))
+    trend = estimate(wear.values, begins, resolution=none, settling=settling, begins=begins)
+    # Jobs differ: the mean of each is off by the misfit, and a line through few of them is uncertain.
+    jobs = 1.0 + trend.age / _JOB_BLOCKS
+    error = wear.misfit * np.sqrt(12.0 / jobs) / np.maximum(trend.age, 1)
+    trend = replace(trend, error=np.hypot(trend.error, error), noise=np.maximum(trend.noise, wear.misfit))
+    return trend, np.where(wear.known & np.isfinite(trend.level), target - trend.level, np.inf)
+
+
+def _sooner(passage: Passage, which: Bools, other: Passage) -> Passage:
+    """The sooner of two passages of some series."""
+    probability, seconds, never = passage.probability.copy(), passage.seconds.copy(), passage.never.copy()
+    sooner = np.flatnonzero(which)[other.never < never[which]]
+    mine = other.never < never[which]
+    probability[sooner], seconds[sooner], never[sooner] = (
+        other.probability[mine],
+        other.seconds[mine],
+        other.never[mine],
+    )
+    return Passage(probability, seconds, never)
 
 
 def _reserved(values: Floats, target: Floats) -> Bools:

@@ -20,6 +20,7 @@ from kernelcast.predictor.passage.run import (
     trailing_mean,
 )
 from kernelcast.predictor.passage.series import SeriesBlocks, Traits, build, condense
+from kernelcast.predictor.passage.wear import at_usual_load
 
 _HOUR = 12
 _RNG = np.random.default_rng(8)
@@ -223,6 +224,43 @@ def test_a_step_that_stays_below_the_limit_is_no_drift() -> None:
         values = 60 + noise(24, 0.1)
         values[-round(hours * _HOUR) :] += 15
         assert highest(evaluated(values, 87.0)) < 0.5, hours
+
+
+def jobs(hours: int) -> Floats:
+    """Power of jobs of one to five hours, with pauses."""
+    rng = np.random.default_rng(9)
+    power = np.full(hours * _HOUR, 60.0)
+    place = 0
+    while place < len(power):
+        length = int(rng.integers(12, 60))
+        power[place : place + length] = rng.uniform(450, 640)
+        place += length + int(rng.integers(6, 24))
+    return power
+
+
+def heated(power: Floats, resistance: Floats | float) -> Floats:
+    """Temperature of a GPU half of whose heat goes through a chassis of an hour."""
+    chassis = np.empty(len(power))
+    now = power[0]
+    for place, watts in enumerate(power):
+        now += (watts - now) / 12
+        chassis[place] = now
+    return np.asarray(35 + resistance * (power + chassis) / 2, np.float64)
+
+
+def test_a_fan_that_clogs_under_jobs_is_seen_at_equal_power() -> None:
+    power = jobs(48)
+    clogged = 0.065 * (1 + rise(48, 0.02, last=8))
+    healthy, worn = (heated(power, each) + noise(48, 0.2) for each in (0.065, clogged))
+    assert highest(evaluated(healthy, 87.0, load=power)) < 0.1
+    assert worn.max() < 87.0
+    assert highest(evaluated(worn, 87.0, load=power)) > 0.8
+
+
+def test_a_load_that_does_not_vary_shows_no_wear() -> None:
+    power = np.full(48 * _HOUR, 400.0)
+    found = at_usual_load((70 + noise(48, 0.3))[None] / 87, power[None])
+    assert not found.known[0]
 
 
 def test_load_explains_a_rise_of_temperature() -> None:
