@@ -1,6 +1,7 @@
 """Runs worlds through the code of `kernelcast backtest`, and scores alerts: day one apart from day two on."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -111,8 +112,9 @@ def score(worlds: Sequence[World], *, seed: int, series: int, days: float) -> di
         outcomes = [judge(one, alerts(one)) for one in (world.make(rng, days) for _ in range(series))]
         found[world.name] = _figures(outcomes)
         if not world.healthy:
-            early = [judge(one, alerts(one)) for one in (world.make(rng, DAY_ONE_DAYS) for _ in range(series))]
-            found[world.name]["day_one_recall"] = _share([one.found for one in early])
+            with suppress(ValueError):  # a world of another hand may need more days
+                early = [judge(one, alerts(one)) for one in (world.make(rng, DAY_ONE_DAYS) for _ in range(series))]
+                found[world.name]["day_one_recall"] = _share([one.found for one in early])
     return found
 
 
@@ -154,7 +156,7 @@ def table(found: dict[str, dict[str, Any]]) -> str:
         if "recall" in one:
             lead = one["median_lead_minutes"]
             cells += [f"{_share_cell(one['recall']):>20}", f"{'-' if lead is None else round(lead):>7}"]
-            cells += [f"{_share_cell(one['day_one_recall']):>20}"]
+            cells += [f"{_share_cell(one['day_one_recall']):>20}"] if "day_one_recall" in one else []
         lines.append("".join(cells))
     return "\n".join(lines)
 

@@ -250,7 +250,7 @@ def heated(power: Floats, resistance: Floats | float) -> Floats:
 
 def test_a_fan_that_clogs_under_jobs_is_seen_at_equal_power() -> None:
     power = jobs(48)
-    clogged = 0.065 * (1 + rise(48, 0.02, last=8))
+    clogged = 0.065 * (1 + rise(48, 0.03, last=8))
     healthy, worn = (heated(power, each) + noise(48, 0.2) for each in (0.065, clogged))
     assert highest(evaluated(healthy, 87.0, load=power)) < 0.1
     assert worn.max() < 87.0
