@@ -134,6 +134,8 @@ def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def _rate(count: int, days: float) -> dict[str, float]:
     """A rate a day with its exact 95 % interval: Garwood (1936)."""
+    if not days:
+        return {"count": 0, "days": 0.0, "rate": 0.0, "low": 0.0, "high": np.inf}
     low = chi2.ppf(0.025, 2 * count) / 2 if count else 0.0
     return {"count": count, "days": days, "rate": count / days, "low": low / days,
             "high": chi2.ppf(0.975, 2 * count + 2) / 2 / days}  # fmt: skip
