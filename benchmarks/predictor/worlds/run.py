@@ -127,7 +127,7 @@ def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     faults = [one for one in outcomes if np.isfinite(one.drift_seconds)]
     if faults:
         figures["recall"] = _share([one.found for one in faults])
-        slow = [one.lead_seconds / 60 for one in faults if one.drift_seconds >= SLOW_SECONDS]
+        slow = [max(one.lead_seconds, 0.0) / 60 for one in faults if one.drift_seconds >= SLOW_SECONDS]
         figures["median_lead_minutes"] = float(np.median(slow)) if slow else None
     return figures
 
