@@ -219,7 +219,9 @@ class Detection:
             mean = source.recent_mean(part, newest[begin : begin + CHUNK_ROWS])
             replaced = (source.present_process(part) != memory.process[part])[:, None]
             limit = np.where(np.isfinite(traits.limit), traits.limit, memory.limit[part])
-            passed = limit_passed(mean[:, None], replaced, limit, memory.silent[part], traits)[:, 0]
+            # What a program reserves at its start is known with the first evaluation.
+            silent = memory.silent[part] | (traits.reserves & (memory.known_blocks[part] < MIN_BLOCKS))
+            passed = limit_passed(mean[:, None], replaced, limit, silent, traits)[:, 0]
             memory.limit[part] = limit
             time_ns = newest[begin : begin + CHUNK_ROWS] * source.windows.interval_ns
             passed &= ~(source.trials.within(part, time_ns) | source.attributes.excused_now(part, time_ns))
@@ -231,7 +233,7 @@ class Detection:
         # A companion without a value leaves the last limit in force.
         absolute = ~self._source.attributes.kernel[rows]
         known = np.where(absolute & np.isnan(traits.limit), self.memory.limit[rows], traits.limit)
-        return Traits(known, traits.baseline_ratio, traits.below, traits.resolution, traits.settling_blocks)
+        return replace(traits, limit=known)
 
     @property
     def _too_far(self) -> Ints:
