@@ -7,7 +7,7 @@ import itertools
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,6 @@ from tests.support.runtime.kafka_record import Record
 from tests.surface.commands import quietly
 
 from kernelcast.bridge import service as bridge_service
-from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli import app
@@ -189,16 +188,10 @@ def _bridges() -> list[Recorder]:
             {"web": _ADDRESS, "mode": mode, "push": [push], "pages": pages, **sharded}
         )
         recorder = Recorder()
-        with recorder.recording(), patch.object(bridge_service, "StateTopic", _opened):
+        with recorder.recording():
             bridge_service.Bridge(settings)
         recorders.append(recorder)
     return recorders
-
-
-def _opened(owner: str, sender: Any, open_reader: Callable[[], Any], **named: Any) -> StateTopic:
-    """A `StateTopic` whose reader was made already, so that its name is noted."""
-    open_reader()
-    return StateTopic(owner, sender, open_reader, **named)
 
 
 @cache

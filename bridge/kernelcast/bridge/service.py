@@ -18,11 +18,6 @@ from kernelcast.bridge.browser.runbooks import Runbooks
 from kernelcast.bridge.browser.served import ServedPages
 from kernelcast.bridge.clock import Clock, SystemClock
 from kernelcast.bridge.compilation import Compilation
-from kernelcast.bridge.delta.deltas import Deltas
-from kernelcast.bridge.delta.instruments import DeltaInstruments
-from kernelcast.bridge.delta.persistence.background import run_on_thread
-from kernelcast.bridge.delta.persistence.state import StateTopic
-from kernelcast.bridge.delta.settings import DeltaPolicy
 from kernelcast.bridge.expose import http_sd
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.negotiate import Format
@@ -56,7 +51,6 @@ from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
-from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.kafka.topic_names import TopicNames
 from kernelcast.runtime.service_manager import ServiceManager
 from kernelcast.runtime.web.landing import Fact, Front
@@ -66,7 +60,7 @@ from kernelcast.view.html import STYLE
 from kernelcast.wire.catalogue import CATALOGUE
 from kernelcast.wire.catalogue.bridge import TARGET_INFO
 from kernelcast.wire.errors import KernelcastError
-from kernelcast.wire.topics import ALERTS, DEADLETTER, STATE
+from kernelcast.wire.topics import ALERTS, DEADLETTER
 
 STOP_SECONDS: Final = 10.0
 """Longest wait for the consuming thread at a stop: a batch, then leaving the group."""
@@ -74,7 +68,7 @@ FLUSH_SECONDS: Final = 5.0
 """Longest wait for Kafka to acknowledge queued messages at a stop."""
 IDLE_SECONDS: Final = 0.5
 """Interval between two polls for acknowledgements where nothing is read (`scraping: false`)."""
-_WRITTEN: Final = (ALERTS.name, DEADLETTER.name, STATE.name)
+_WRITTEN: Final = (ALERTS.name, DEADLETTER.name)
 """Topics that the bridge writes to."""
 WEBHOOK_PATH: Final = "/api/v1/alerts"
 
@@ -211,10 +205,9 @@ class Bridge:
             self._close_reading()
 
     def _close_reading(self) -> None:
-        """Leave the group and save the last state; the end is signalled whatever fails, so that the process ends."""
+        """Leave the group; the end is signalled whatever fails, so that the process ends."""
         try:
             self._consumer.close()
-            self._intake.close()
         except Exception as error:  # noqa: BLE001  the process must end and say so
             self._failure = self._failure or f"{type(error).__name__}: {error}"
             self._log.exception("closing the consumer failed")
@@ -235,26 +228,6 @@ class Bridge:
             self._producer.poll(IDLE_SECONDS)
             self._reading.progressed()
 
-    def _deltas(self, clock: Clock) -> Deltas:
-        """Make the running totals of delta series; they open a new reader for each read of snapshots."""
-        settings, grouped = self._settings, self._settings.mode == "group"
-        owner = settings.group_id if grouped else f"{settings.group_id}-{settings.mode}"
-        state = StateTopic(
-            owner,
-            self._producer,
-            lambda: Consumer(settings.kafka, group_id=f"{owner}-state", overrides=TO_THE_END),
-            now_ns=clock.now_ns,
-        )
-        tolerance_ns = round(settings.future_tolerance_seconds * 1e9)
-        policy = DeltaPolicy(
-            settings.deltas,
-            settings.ttl_seconds,
-            tolerance_ns,
-            by_partition=grouped,
-            hold_seconds=settings.ttl_floor_seconds,
-        )
-        return Deltas(policy, state, DeltaInstruments(self._instruments.registry), clock, starter=run_on_thread)
-
     def _made_intake(self, dead_letters: DeadLetters, clock: Clock, share: Share | None) -> Intake:
         settings = self._settings
         return Intake(
@@ -265,7 +238,6 @@ class Bridge:
                 dead_letters,
                 self._instruments,
                 clock,
-                self._deltas(clock),
             ),
             IntakePolicy(
                 settings.ttl_seconds,
@@ -274,6 +246,7 @@ class Bridge:
                 share=share,
                 session_seconds=session_seconds_of(settings),
                 topics=TopicNames(settings.topics),
+                tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
             ),
         )
 
@@ -365,7 +338,6 @@ def _store(
 def _rules(settings: BridgeSettings) -> PointRules:
     """Make the store's rules; a series whose interval is not known yet stays one time-to-live."""
     return PointRules(
-        tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
         takeover_ms=round(settings.takeover_seconds * 1e3),
         unlearned_ms=round(settings.ttl_seconds * 1e3 / settings.missed_intervals),
         missed_intervals=settings.missed_intervals,

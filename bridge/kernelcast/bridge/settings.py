@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from kernelcast.bridge.browser.settings import PagesSettings
-from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.translation.settings import TranslationSettings
@@ -39,16 +38,15 @@ class BridgeSettings(ServiceSettings):
         ttl_floor_seconds: Shortest time that a series stays after its last point; a producer may take as long to
             restart.
         max_lag_seconds: How far reading may fall behind before the oldest messages are skipped and counted; 0 skips
-            none. By default twice `ttl_seconds`. Delta data is never skipped.
+            none. By default twice `ttl_seconds`.
         max_series: Lines of `/metrics` in total; further new series are refused and counted.
         max_series_per_metric: Lines of one metric.
         max_series_per_producer: Lines of one job and instance.
         max_producers: Producers with series about them (`up`, age, `target_info`); series of further producers are
             exposed as well.
-        future_tolerance_seconds: How far ahead of Kafka's clock a point may be before its time is clamped.
+        future_tolerance_seconds: How far ahead of Kafka's clock a point may be; a later one is shown as of its append.
         takeover_seconds: Another writer of a series (another resource with its job and instance) takes over once the
             old one has missed one of its intervals; at the latest after this time without a point.
-        deltas: The running totals of delta series.
         translation: Choices that the specification leaves for the translation of OTLP to Prometheus.
         created_lines: Whether OpenMetrics has the start times of counters and histograms (`_created`). Off, because
             Prometheus reads each such line as another series unless it runs with
@@ -83,7 +81,6 @@ class BridgeSettings(ServiceSettings):
     max_producers: Annotated[int, Field(ge=1)] = 100_000
     future_tolerance_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
     takeover_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60.0
-    deltas: DeltaSettings = DeltaSettings()
     translation: TranslationSettings = TranslationSettings()
     created_lines: bool = False
     advertised_address: str = ""

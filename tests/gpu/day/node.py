@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -62,13 +63,19 @@ def program(
     done = run([*below, *own], seconds, environ)
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        last = crashed_at(done.stderr) or (done.stderr.strip().splitlines() or ["no message"])[-1]
         code = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
         raise ProgramError(f"{module} {' '.join(map(str, arguments))}: {code}: {last}")
     output: dict[str, Any] = json.loads(lines[-1])
     if SKIP in output:
         raise Skipped(output[SKIP])
     return output
+
+
+def crashed_at(stderr: str) -> str:
+    """Return the innermost three frames that faulthandler printed, of the thread that crashed; "" without any."""
+    frames = re.search(r"^Current thread .*\n((?:  File .*\n?)+)", stderr, re.MULTILINE)
+    return " < ".join(line.strip() for line in frames[1].splitlines()[:3]) if frames else ""
 
 
 def run(
@@ -78,7 +85,7 @@ def run(
     return subprocess.run(
         command,
         cwd=REPOSITORY,
-        env={**os.environ, **(environ or {})},
+        env={**os.environ, "PYTHONFAULTHANDLER": "1", **(environ or {})},
         capture_output=True,
         text=True,
         timeout=seconds,

@@ -12,6 +12,7 @@ from tests.support.view.pages import (
     PREDICTOR,
     UP,
     drawn,
+    ended,
     kernel,
     picture,
     recent,
@@ -339,6 +340,37 @@ def test_the_slower_kernel_comes_first_when_sorted_by_change() -> None:
     pages = kernel("a", 100, 1) + kernel("b", 100, 1), kernel("a", 200, 3) + kernel("b", 200, 5)
     assert [one.name for one in picture(*pages).kernels] == ["b", "a"]
     assert [one.name for one in picture(*pages, sort="name").kernels] == ["a", "b"]
+
+
+def test_a_program_that_has_ended_says_so_and_is_no_news() -> None:
+    page = ended(steps(300, 30.0, {"data": 15.0, "forward": 15.0}))
+    text = drawn(picture(page, page))
+    assert "has ended: data 50 %, forward 50 %" in text
+    assert "is input-bound" not in text
+
+
+def ranks(slow: float) -> tuple[str, str]:
+    """Two pages of three ranks that make 10 steps of 1 s between them; rank 1 works for so long outside backward."""
+    own = {"0": 0.2, "1": slow, "2": 0.25}
+
+    def page(done: float) -> str:
+        return "".join(
+            steps(done, done, {"forward": done * seconds, "backward": done * (1.0 - seconds)}, rank=rank)
+            for rank, seconds in own.items()
+        )
+
+    return page(100.0), page(110.0)
+
+
+def test_the_rank_that_the_others_wait_for_is_named() -> None:
+    shown = picture(*ranks(slow=0.6))
+    words = "rank 1 holds the others up: 600.00 ms a step outside backward, they take 225.00 ms"
+    assert shown.document()["programs"][0]["verdict"] == words
+    assert words in drawn(shown)
+
+
+def test_ranks_that_differ_little_are_not_compared() -> None:
+    assert "holds the others up" not in drawn(picture(*ranks(slow=0.3)))
 
 
 def test_the_filter_keeps_what_has_the_text_in_kernel_or_program() -> None:

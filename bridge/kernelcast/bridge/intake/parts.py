@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.inquiry import OffsetConsumer
@@ -46,7 +45,6 @@ class IntakeParts:
     dead_letters: DeadLetterSink
     instruments: Instruments
     clock: Clock
-    deltas: Deltas
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +53,7 @@ class IntakePolicy:
 
     Attributes:
         ttl_seconds: How long a series stays after its last point, by Kafka's clock.
+        tolerance_ns: How far ahead of its append time a point may be, see `clocks`.
         max_lag_seconds: How far reading may fall behind before messages are skipped; 0 skips none.
         grouped: Whether a consumer group assigns the partitions, so that a series must stay in one.
         share: The part of the series that this replica keeps; None for all.
@@ -69,3 +68,4 @@ class IntakePolicy:
     share: Share | None = None
     session_seconds: float = SESSION_SECONDS
     topics: TopicNames = NO_TOPICS
+    tolerance_ns: int = 10_000_000_000

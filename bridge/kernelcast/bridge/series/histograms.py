@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from kernelcast.bridge.series.judgement import Tables, clamped_times, is_ahead
+from kernelcast.bridge.series.judgement import Tables, times_of
 from kernelcast.bridge.series.recording import arrival, change, refused, tried
 from kernelcast.bridge.tables.columns import (
     ABSENT,
-    CLAMPED,
     EXPONENTIAL,
     HAS_SUM,
     LIVE,
@@ -238,11 +237,10 @@ def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
         wire = points.series[i]
         origin = arrival(wires, wire, messages, points.message[i])
         slot = wires.slot[wire]
+        when = times_of(points.start_ns[i], points.time_ns[i], points.flags[i], origin.append_ms)
         if slot < 0:
-            counts[refused(tables, wire, origin, points.time_ns[i], rules.tolerance_ns)] += 1
+            counts[refused(tables, wire, origin, when)] += 1
             continue
-        said = (points.start_ns[i], points.time_ns[i])
-        when = clamped_times(tables, wire, slot, origin, said, rules.tolerance_ns)
         verdict = tried(tables, wire, slot, origin, when, rules)
         flags, schema, block = points.flags[i], series.schema[slot], series.block[slot]
         absent = flags & NO_RECORDED_VALUE
@@ -252,8 +250,8 @@ def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
             elif not fits(points, i, schema, schemas, blocks, block):
                 return i
         counts[verdict] += 1
-        if is_ahead(points.time_ns[i], origin.append_ms, rules.tolerance_ns):
-            counts[CLAMPED] += 1
+        if when.ahead:
+            tables.producers.ahead[wires.producer[wire]] += 1
         if verdict != STORED:
             continue
         state = ABSENT if absent else LIVE
@@ -262,7 +260,7 @@ def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
             continue
         series.value[slot] = points.total[i]
         series.integer[slot] = np.int64(points.observations[i])
-        series.flags[slot] = HAS_SUM if flags & POINT_HAS_SUM else 0
+        series.flags[slot] |= HAS_SUM if flags & POINT_HAS_SUM else 0
         write(points, i, schema, blocks, block)
     return len(points.series)
 

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from kernelcast.bridge.tables.columns import (
+    AHEAD,
     EMPTY,
     OLDER,
     OWN,
@@ -55,89 +56,56 @@ class PointOrigin(NamedTuple):
     key_hash: int
 
 
-@inlined
-def clamp(time_ns: int, append_ms: int, tolerance_ns: int) -> int:
-    """Limit a time to the present; times beyond int64 appear as negative numbers."""
-    append_ns = append_ms * NANOSECONDS_PER_MILLISECOND
-    if time_ns < 0 or time_ns > append_ns + tolerance_ns:
-        return append_ns
-    return time_ns
+class PointTimes(NamedTuple):
+    """Times of a point.
 
-
-@inlined
-def is_ahead(time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
-    """Whether a time is in the future."""
-    return clamp(time_ns, append_ms, tolerance_ns) != time_ns
-
-
-@inlined
-def clamped_times(
-    tables: Tables, wire: int, slot: int, origin: PointOrigin, said: tuple[int, int], tolerance_ns: int
-) -> tuple[int, int]:
-    """Return a point's start and event time as they are compared and stored.
-
-    A start in the future is invalid and is replaced by the known start. An event time in the future is kept, so that
-    the points of a clock that is ahead keep their order, even if they are sent repeatedly.
-
-    Args:
-        tables: The columns.
-        wire: The point's series number.
-        slot: Slot of its series.
-        origin: Origin of the point.
-        said: Start and event time from the producer.
-        tolerance_ns: See `PointRules`.
+    Attributes:
+        start_ns: Start of its series; 0 for gauges, and where it is not known.
+        time_ns: Event time, by which the points of one clock are ordered.
+        shown_ns: The same, or the append time of a point of a clock that is ahead.
+        ahead: AHEAD for such a point, else 0.
     """
-    series = tables.series
-    start_ns, time_ns = said
-    since_ns = clamp(start_ns, origin.append_ms, tolerance_ns)
-    same = series.state[slot] != EMPTY and series.writer[slot] == tables.wires.writer[wire]
-    if since_ns != start_ns and same and series.start_ns[slot] != 0:
-        since_ns = series.start_ns[slot]
-    return since_ns, time_ns if time_ns >= 0 else origin.append_ms * NANOSECONDS_PER_MILLISECOND
+
+    start_ns: int
+    time_ns: int
+    shown_ns: int
+    ahead: int
 
 
 @inlined
-def is_corrected(before: tuple[int, int], after: tuple[int, int], tolerance_ns: int) -> bool:
-    """Whether a writer's clock was ahead at one point, and was corrected before another point.
-
-    The other point is newer although its time is earlier. Its time is between the append times of both.
-
-    Args:
-        before: Event time in nanoseconds and append time in milliseconds of the point of the clock that was ahead.
-        after: The same of the other point.
-        tolerance_ns: See `PointRules`.
-    """
-    time_ns, append_ms = after
-    right = time_ns <= append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns // 2
-    return right and time_ns > before[1] * NANOSECONDS_PER_MILLISECOND and is_ahead(before[0], before[1], tolerance_ns)
+def times_of(start_ns: int, time_ns: int, flags: int, append_ms: int) -> PointTimes:
+    """Return the times of a point."""
+    ahead = flags & AHEAD
+    return PointTimes(start_ns, time_ns, append_ms * NANOSECONDS_PER_MILLISECOND if ahead else time_ns, ahead)
 
 
 @inlined
-def is_later(tables: Tables, wire: int, slot: int, time_ns: int, origin: PointOrigin, rules: PointRules) -> bool:
+def shown_ns(series: SeriesColumns, slot: int) -> int:
+    """Return the time at which the point of a slot is shown."""
+    if series.flags[slot] & AHEAD:
+        return int(series.append_ms[slot] * NANOSECONDS_PER_MILLISECOND)
+    return int(series.time_ns[slot])
+
+
+@inlined
+def is_later(tables: Tables, slot: int, origin: PointOrigin, when: PointTimes, rules: PointRules) -> bool:
     """Whether a point of a series' own writer is later than the stored one.
 
-    Event times are compared unchanged, in the future or not, unless the clock was corrected between the two points.
-    The result does not depend on which of the two is read first, because partitions are read in any order.
+    Points of a clock that is ahead are compared with each other by that clock, and with those of a right clock by the
+    times at which they are shown. The result does not depend on which of the two is read first, because partitions are
+    read in any order.
 
-    A total is later whenever its time is: a delta point that is read late raises the total and comes in an old message.
-    Example: the total 30 ends at 12:00:30. A point of 12:00:10, appended then, raises it to 31. The time of 31 is
-    12:00:30 and a nanosecond, 20 s after its append time, although the producer's clock was right.
-
-    A time in the future in another partition than that of a stored point of a right clock is not later for
-    `PointRules.takeover_ms`. Example: a partition has no leader, its series moves, and then its clock is corrected. The
-    messages that the producer still holds for the old partition are appended last.
+    A point of a clock that is ahead, in another partition than that of a stored point of a right clock, is not later
+    for `PointRules.takeover_ms`. Example: a partition has no leader, its series moves, and then its clock is corrected.
+    The messages that the producer still holds for the old partition are appended last.
     """
-    series, tolerance_ns = tables.series, rules.tolerance_ns
-    stored, read = (series.time_ns[slot], series.append_ms[slot]), (time_ns, origin.append_ms)
-    if time_ns <= stored[0]:
-        return is_corrected(stored, read, tolerance_ns)
-    if tables.wires.totals[wire] != 0:
-        return True
-    if read[1] < stored[1]:
-        return not is_corrected(read, stored, tolerance_ns)
-    if origin.partition == series.partition[slot] or read[1] - stored[1] > rules.takeover_ms:
-        return True
-    return not is_ahead(read[0], read[1], tolerance_ns) or is_ahead(stored[0], stored[1], tolerance_ns)
+    series = tables.series
+    if series.flags[slot] & AHEAD == when.ahead:
+        return bool(when.time_ns > series.time_ns[slot])
+    late_ms = origin.append_ms - series.append_ms[slot]
+    if when.ahead and origin.partition != series.partition[slot] and late_ms <= rules.takeover_ms:
+        return False
+    return bool(when.shown_ns > shown_ns(series, slot))
 
 
 @inlined
@@ -167,9 +135,7 @@ def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Poi
 
 
 @inlined
-def was_restarted(
-    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules
-) -> bool:
+def was_restarted(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: PointTimes) -> bool:
     """Whether a point of another writer shows that its process began after the last point of the series' writer.
 
     If the writer had points before the series' writer had any, its start time does not show it where the point may be
@@ -181,38 +147,31 @@ def was_restarted(
     new process only. After an outage, repeated messages of the former process come first, and take the series over.
     """
     series, writers = tables.series, tables.writers
-    start_ns, time_ns = when
-    if start_ns <= clamp(series.time_ns[slot], series.append_ms[slot], rules.tolerance_ns):
+    if when.start_ns <= shown_ns(series, slot):
         return False
     owner, other = series.writer[slot], tables.wires.writer[wire]
     if owner != OWN and origin.append_ms < writers.first_ms[owner]:
         return False
     if owner == OWN or writers.first_ms[other] >= writers.first_ms[owner]:
         return True
-    same_message = origin.append_ms == writers.append_ms[other] and time_ns == writers.time_ns[other]
-    return bool(same_message or clamp(time_ns, origin.append_ms, rules.tolerance_ns) > writers.time_ns[other])
+    same_message = origin.append_ms == writers.append_ms[other] and when.shown_ns == writers.time_ns[other]
+    return bool(same_message or when.shown_ns > writers.time_ns[other])
 
 
 @inlined
-def with_older_start(
-    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules
-) -> int:
+def with_older_start(tables: Tables, slot: int, origin: PointOrigin, when: PointTimes, rules: PointRules) -> int:
     """Return the outcome of a point whose start is before that of its series.
 
     A process that was replaced by another one sends no points that are newer than the other's. If its points are
     newer, both run: the one that started later keeps the series as long as it lives.
     """
-    start_ns, time_ns = when
-    known_start, known_time = tables.series.start_ns[slot], tables.series.time_ns[slot]
-    if known_start - start_ns <= SAME_START_NS or time_ns <= known_time:
-        return OLDER
-    if not is_later(tables, wire, slot, time_ns, origin, rules):
+    if tables.series.start_ns[slot] - when.start_ns <= SAME_START_NS or not is_later(tables, slot, origin, when, rules):
         return OLDER
     return STORED if has_fallen_silent(tables, slot, origin, rules) else SECOND_WRITER
 
 
 @inlined
-def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules) -> int:
+def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: PointTimes, rules: PointRules) -> int:
     """Decide whether a point is stored: its writer must own the series, and it must be newer than the stored point.
 
     Points are ordered by start, then event time, then offset. Example with a stored point (start 100, time 160):
@@ -225,23 +184,21 @@ def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
         wire: The point's series number.
         slot: Slot of its series.
         origin: Origin of the point.
-        when: Its start and event time, as from `clamped_times`.
-        rules: Tolerances.
+        when: Its times.
+        rules: When a series may go to another writer.
 
     Returns:
         STORED, OLDER or SECOND_WRITER.
     """
     series = tables.series
-    start_ns, time_ns = when
     if series.state[slot] == EMPTY:
         return STORED
     if series.writer[slot] != tables.wires.writer[wire]:
-        free = was_restarted(tables, wire, slot, origin, when, rules) or has_fallen_silent(tables, slot, origin, rules)
+        free = was_restarted(tables, wire, slot, origin, when) or has_fallen_silent(tables, slot, origin, rules)
         return STORED if free else SECOND_WRITER
-    known_start, known_time = series.start_ns[slot], series.time_ns[slot]
+    start_ns, known_start = when.start_ns, series.start_ns[slot]
     if start_ns != known_start and start_ns != 0 and known_start != 0:  # noqa: PLR1714  numba: no sets
-        return STORED if start_ns > known_start else with_older_start(tables, wire, slot, origin, when, rules)
-    if time_ns != known_time:
-        later = is_later(tables, wire, slot, time_ns, origin, rules)
-        return STORED if later else OLDER
-    return STORED if origin.partition == series.partition[slot] and origin.offset >= series.offset[slot] else OLDER
+        return STORED if start_ns > known_start else with_older_start(tables, slot, origin, when, rules)
+    if when.time_ns == series.time_ns[slot]:
+        return STORED if origin.partition == series.partition[slot] and origin.offset >= series.offset[slot] else OLDER
+    return STORED if is_later(tables, slot, origin, when, rules) else OLDER

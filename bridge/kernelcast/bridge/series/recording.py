@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.series.judgement import PointOrigin, Tables, clamp, is_lag, judge
+from kernelcast.bridge.series.judgement import PointOrigin, PointTimes, Tables, is_lag, judge
 from kernelcast.bridge.tables.columns import (
     BY_HOST,
     BY_KEY,
@@ -49,21 +49,19 @@ def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: in
 
 
 @inlined
-def note_producer(producers: ProducerColumns, producer: int, origin: PointOrigin, time_ns: int) -> None:
+def note_producer(producers: ProducerColumns, producer: int, origin: PointOrigin, when: PointTimes) -> None:
     """Record the newest times of a producer, and the partition of its last point."""
     producers.append_ms[producer] = max(origin.append_ms, producers.append_ms[producer])
-    producers.time_ns[producer] = max(time_ns, producers.time_ns[producer])
+    producers.time_ns[producer] = max(when.shown_ns, producers.time_ns[producer])
     producers.partition[producer] = origin.partition
 
 
 @inlined
-def refused(tables: Tables, wire: int, origin: PointOrigin, time_ns: int, tolerance_ns: int) -> int:
+def refused(tables: Tables, wire: int, origin: PointOrigin, when: PointTimes) -> int:
     """Return the reason why a point's series has no slot; if another replica has it, its producer is alive still."""
     outcome: int = -tables.wires.slot[wire]
     if outcome == OTHER_REPLICA:
-        note_producer(
-            tables.producers, tables.wires.producer[wire], origin, clamp(time_ns, origin.append_ms, tolerance_ns)
-        )
+        note_producer(tables.producers, tables.wires.producer[wire], origin, when)
     return outcome
 
 
@@ -139,7 +137,7 @@ def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, produ
 
 @inlined
 def change(  # noqa: PLR0913, PLR0917  compiled into its caller
-    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], state: int, rules: PointRules
+    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: PointTimes, state: int, rules: PointRules
 ) -> int:
     """Write everything of a point that is stored, except its value.
 
@@ -148,10 +146,6 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     which is read again here, while 179 from before the series moved is exposed from partition 3. Neither 179 nor the
     340 that comes first from partition 7 may be exposed any longer.
 
-    A point of another partition that was appended before the series' newest point changes value and times alone: the
-    series has left that partition, and its key there. Example: a series moved from partition 3 to partition 7 while no
-    bridge ran, and the bridge reads partition 7 first. Delta points in partition 3 then still raise the total.
-
     A series that is new here, in a topic that has grown, is held; one that was withdrawn is exposed again; see `held`.
 
     Args:
@@ -159,7 +153,7 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
         wire: The point's series number.
         slot: Slot of its series.
         origin: Origin of the point.
-        when: Its start and event time.
+        when: Its times.
         state: LIVE or ABSENT.
         rules: Contain the interval that is assumed until the series' own is known.
 
@@ -170,17 +164,14 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     known, owner = series.state[slot], series.partition[slot]
     changes = 0
     exposed = tables.exposed
-    has_left = known != EMPTY and owner != origin.partition
-    has_left = has_left and origin.append_ms < series.append_ms[slot] and when[0] == series.start_ns[slot]
-    if not has_left:
-        if owner != origin.partition:
-            if known == EMPTY or exposed[owner] != exposed[origin.partition]:
-                changes += 1
-            series.partition[slot] = origin.partition
-        series.offset[slot] = origin.offset
-        note_key(series, slot, tables.producers, wires.producer[wire], origin.key_hash)
-        series.key_hash[slot] = origin.key_hash
-        series.writer[slot] = wires.writer[wire]
+    if owner != origin.partition:
+        if known == EMPTY or exposed[owner] != exposed[origin.partition]:
+            changes += 1
+        series.partition[slot] = origin.partition
+    series.offset[slot] = origin.offset
+    note_key(series, slot, tables.producers, wires.producer[wire], origin.key_hash)
+    series.key_hash[slot] = origin.key_hash
+    series.writer[slot] = wires.writer[wire]
     if known != state:
         series.state[slot] = state
         changes += 1
@@ -190,18 +181,18 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
         series.interval_ms[slot] = learned(series.interval_ms[slot], gap_ms, unlearned_ms)
         series.gap_ms[slot] = learned(series.gap_ms[slot], gap_ms, gap_ms)
         note_gap(series, slot, gap_ms)
-        if series.held_ms[slot] == WITHDRAWN and not has_left:
+        if series.held_ms[slot] == WITHDRAWN:
             series.held_ms[slot] = 0
             changes += 1
     elif tables.growth[origin.partition] != UNCHANGED:
         series.held_ms[slot] = max(origin.append_ms, 1)
     series.append_ms[slot] = max(origin.append_ms, series.append_ms[slot])
-    series.start_ns[slot], series.time_ns[slot] = when
+    series.start_ns[slot], series.time_ns[slot], series.flags[slot] = when.start_ns, when.time_ns, when.ahead
     return changes
 
 
 @inlined
-def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules) -> int:
+def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: PointTimes, rules: PointRules) -> int:
     """Call `judge`, and record that producer and writer are alive unless the point was refused as a second writer's.
 
     Signs that two producers share an identity are counted here and in `note_key`.
@@ -213,7 +204,6 @@ def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
         if owner != OWN:
             producers.conflicts[producer, BY_START_TIME if owner == writer else BY_RESOURCE] += 1
         return verdict
-    time_ns = clamp(when[1], origin.append_ms, rules.tolerance_ns)
-    note_append(tables, writer, producer, origin, time_ns)
-    note_producer(producers, producer, origin, time_ns)
+    note_append(tables, writer, producer, origin, when.shown_ns)
+    note_producer(producers, producer, origin, when)
     return verdict

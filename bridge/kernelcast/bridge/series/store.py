@@ -54,7 +54,7 @@ NEW_SERIES_PER_LOCK: Final = 4000
 MAX_HEARTBEAT_BATCHES: Final = 10
 """Batches of new producers per call of `judge_producers`; series of further ones are added at the next call."""
 
-DEFAULT_RULES: Final = PointRules(tolerance_ns=10_000_000_000, takeover_ms=60_000)
+DEFAULT_RULES: Final = PointRules(takeover_ms=60_000)
 
 Forgotten = list[tuple[IdentitySource, Int32Array]]
 """By input, the series numbers that it may forget."""
@@ -254,10 +254,20 @@ class SeriesStore:
             if not heartbeats.has_more:
                 return
 
+    def are_refused(self, numbers: Int32Array, source: IdentitySource, reason: int) -> BoolArray:
+        """Return a mask: True for each of an input's series numbers that is refused for a reason of `columns`."""
+        refused: BoolArray = self._wires_of(source).columns.slot[numbers] == -reason
+        return refused
+
     def take_conflicts(self) -> Conflicts:
         """Return the signs since the last call that live producers share an identity."""
         with self._lock:
             return self.producers.take_conflicts()
+
+    def take_ahead(self) -> list[tuple[tuple[str, str], int]]:
+        """Return by job and instance the number of points since the last call that lay in the future."""
+        with self._lock:
+            return self.producers.take_ahead()
 
     def occupancy(self) -> Occupancy:
         """Return the use of the limits, and the numbers of series refused by limits and conflicts."""
@@ -345,7 +355,6 @@ class SeriesStore:
         columns.writer[placed] = writers[origin]
         columns.producer[placed] = producers[origin]
         columns.cumulative[placed] = np.array([heading.cumulative for heading in arrivals.headings])[arrivals.heading]
-        columns.totals[placed] = np.array([heading.totals for heading in arrivals.headings])[arrivals.heading]
         if self._heartbeats is not None:
             kept = np.unique(origin[(slots >= 0) | (slots == -OTHER_REPLICA)]).tolist()
             for i in kept:

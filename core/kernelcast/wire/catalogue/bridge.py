@@ -32,16 +32,22 @@ FORMATS: Final = _counter(
 POINTS: Final = _counter("points", "Data points decoded from them.", "topic")
 DISCARDED_POINTS: Final = _counter(
     "discarded_points",
-    "Points that were not stored, by cause: wire_only, temporality, type_conflict, series_limit, metric_limit, "
+    "Points that were not stored, by cause: wire_only, temporality, delta, type_conflict, series_limit, metric_limit, "
     "unnamed, labels_too_long, older, second_writer, malformed_histogram, producer_limit, name_conflict, unsupported.",
     "cause",
 )
-CLAMPED_POINTS: Final = _counter(
-    "clamped_points", "Points whose time lay too far in the future and was set to their append time."
+CLAMPED_POINTS: Final = Metric(
+    "kernelcast_producer_clamped_points_total",
+    Kind.COUNTER,
+    "Points whose time lay further in the future than future_tolerance_seconds, so that they are shown at their append "
+    "time, by producer. Of 100 producers, the others are `other`.",
+    labels=("job", "instance"),
+    source=_BRIDGE,
 )
 DECODE_FAILURES: Final = _counter(
     "decode_failures",
-    "Messages that could not be decoded, by topic and error; they go to the dead letters.",
+    "Messages that could not be decoded, or have delta points (`DeltaError`; their other points are stored), by topic "
+    "and error; they go to the dead letters.",
     "topic",
     "error",
 )
@@ -109,8 +115,8 @@ IDENTITY_CONFLICTS: Final = Metric(
     Kind.COUNTER,
     "Signs that two live producers share one identity (job and instance), by sign. Points refused: resource (another "
     "resource writes the series), start_time (the series began later, yet the point is newer). Counted only: key (a "
-    "series returned to its former message key or partition), host (points come in turn from two hosts), overlap "
-    "(delta points that begin before the last one ended). Of 100 producers, the others are `other`.",
+    "series returned to its former message key or partition), host (points come in turn from two hosts). Of 100 "
+    "producers, the others are `other`.",
     labels=("job", "instance", "sign"),
     source=_BRIDGE,
 )
@@ -195,40 +201,6 @@ SERVED: Final = _histogram(
 )
 SCRAPE_DURATION: Final = _histogram("scrape_encoding_seconds", "Time to encode the series for a scrape.")
 SCRAPE_BYTES: Final = _gauge("scrape_bytes", "Bytes of the last page of series, as sent.")
-DELTA_POINTS: Final = _counter(
-    "delta_points",
-    "Delta points by outcome. In the total: added, first (of its series), gap (something before it is "
-    "missing, or its producer was started again), filled (it came late into a gap), overlap (it begins before the last "
-    "one ended), clock_set (the last one lay in the future), and, with a new start, bounds_changed, overflow. Not in "
-    "the total: replayed (read again after a restart), duplicate, older (too late, its gap is not known), no_value, "
-    "malformed, spread (its series moves between partitions), limit.",
-    "outcome",
-)
-LOST_DELTA_POINTS: Final = Metric(
-    "kernelcast_producer_lost_delta_points_total",
-    Kind.COUNTER,
-    "Delta points that are in no total, by producer and outcome: older (also while the producer's clock is set back), "
-    "malformed, spread, limit. Of 100 producers, the others are `other`.",
-    labels=("job", "instance", "outcome"),
-    source=_BRIDGE,
-)
-DELTA_SERIES: Final = _gauge(
-    "delta_series", "Delta series whose running totals are held, also of series that have ended."
-)
-DELTA_FORGOTTEN_GAPS: Final = _counter(
-    "delta_forgotten_gaps",
-    "Gaps in delta series that were forgotten because there was no room; late points are then refused.",
-)
-DELTA_SNAPSHOTS: Final = _counter(
-    "delta_snapshots", "Snapshots of running totals sent to kernelcast.state, by outcome: written, failed.", "outcome"
-)
-DELTA_SNAPSHOT_BYTES: Final = _counter("delta_snapshot_bytes", "Bytes of these snapshots.")
-DELTA_BEGINNINGS: Final = _counter(
-    "delta_beginnings",
-    "Assigned partitions by the start of their totals: restored (from a snapshot), or 0 because the snapshot was "
-    "missing, too_old, unusable, of other_log (the topic was created again), unread (Kafka did not answer).",
-    "cause",
-)
 ALERTS: Final = _counter(
     "alerts",
     "Alerts that Alertmanager delivered, by outcome: acknowledged by Kafka, unacknowledged (Alertmanager tries again), "
@@ -327,13 +299,6 @@ ROWS: Final[tuple[Metric, ...]] = (
     SERVED,
     SCRAPE_DURATION,
     SCRAPE_BYTES,
-    DELTA_POINTS,
-    LOST_DELTA_POINTS,
-    DELTA_SERIES,
-    DELTA_FORGOTTEN_GAPS,
-    DELTA_SNAPSHOTS,
-    DELTA_SNAPSHOT_BYTES,
-    DELTA_BEGINNINGS,
     ALERTS,
     PUSH_REQUESTS,
     PUSH_POINTS,

@@ -89,7 +89,7 @@ class Profile:
 
 
 PRODUCTION: Final = Profile("production", 30, 1, 2 * MINUTE, DAY, HOUR)
-DEMO: Final = Profile("demo", 1, 60, 15, 2 * MINUTE, MINUTE, shortest_hold_seconds=10)
+DEMO: Final = Profile("demo", 1, 60, 15, 24 * MINUTE, MINUTE, shortest_hold_seconds=10)
 """For demonstrations and tests: scraped each second, minutes become seconds.
 
 A Prometheus that has just started has no target for 5 s, and a busy laptop misses some scrapes of a second."""
@@ -141,6 +141,7 @@ class AlertRule:
         summary: One line; may use `{{ $labels.x }}` and `{{ $value }}`.
         description: What was seen and how it was judged.
         action: What to do first.
+        first: The same for the runbook, where `action` depends on the labels of the alert.
         subject: Labels that the dashboard's variables take from the alert, by the variable's name.
         dashboard: The uid of the dashboard that it leads to.
         steps: What to do next, for the runbook.
@@ -160,6 +161,7 @@ class AlertRule:
     steps: tuple[str, ...] = ()
     source: str = ""
     keep_seconds: int = 0
+    first: str = ""
 
     def to_rule(self, profile: Profile) -> dict[str, Any]:
         """As Prometheus reads it. Without a link to the runbook, its first step is part of the description."""

@@ -33,9 +33,10 @@ def _predictor_down(profile: Profile) -> AlertRule:
         expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary="The predictor is down: there are no forecasts and no hints",
-        description=f"Prometheus cannot read {_DAEMON}, or has no such target. Measurements are not affected.",
-        action="Check its /-/healthy and its log; after a restart it restores its windows.",
+        summary="The predictor is down: findings stay as they are, and there are no forecasts and no hints",
+        description=f"Prometheus cannot read {_DAEMON}, or has no such target. Measurements are not affected. "
+        "Alerts about findings go on as they were last known: nobody knows whether they are over.",
+        action="Check its /-/healthy and its log; after a restart it restores its windows and findings.",
         dashboard=PIPELINE,
     )
 

@@ -1,4 +1,9 @@
-"""CUDA graphs under CUPTI: `graphs records KINDS FILE`, `graphs switches COUNT`."""
+"""CUDA graphs under CUPTI: `graphs records KINDS FILE`, `graphs switches COUNT`, `graphs late WHO`.
+
+CUPTI is loaded before the first graph, as a probe that begins with the program loads it. `late` is the other order: a
+graph is there before libcupti is, as for a program that calls `probe.start` in its middle. PyTorch's issue 75504 tells
+of crashes then; WHO is `raw` or `probe`.
+"""
 
 import json
 import os
@@ -12,6 +17,7 @@ from typing import Any
 from tests.gpu.day.layout import CONCURRENT_KERNEL, GRAPH_TRACE, walk
 from tests.gpu.day.programs.kernels import SPIN, answer
 from tests.gpu.day.programs.raw_cupti import RawCupti
+from tests.gpu.day.programs.records import recorded
 
 NODES = 20
 LAUNCHES = 50
@@ -63,9 +69,9 @@ class Graphs:
 def records(kinds: list[int], file: Path) -> None:
     """Two graphs, one captured before the kinds are enabled; the bytes of all buffers go to a file."""
     graphs = Graphs()
+    cupti = RawCupti()
     early = graphs.captured(NODES)
     graphs.replay(early, NODES, 1)
-    cupti = RawCupti()
     codes = {kind: cupti.enable(kind) for kind in kinds}
     graphs.replay(early, NODES, LAUNCHES)
     late = graphs.captured(NODES)
@@ -86,10 +92,10 @@ def records(kinds: list[int], file: Path) -> None:
 def switches(count: int) -> None:
     """Kinds are switched while a graph is replayed; then its kernels must have their records again."""
     graphs = Graphs()
-    graph = graphs.captured(LONG_NODES)
-    graphs.replay(graph, LONG_NODES, 20)
     cupti = RawCupti()
     cupti.keeps = False
+    graph = graphs.captured(LONG_NODES)
+    graphs.replay(graph, LONG_NODES, 20)
     ended = threading.Event()
     replayed = [0]
 
@@ -143,9 +149,29 @@ _TURNS = (
 )
 
 
+def late(who: str) -> None:
+    """A graph is captured and launched, then libcupti is loaded and kinds are enabled; answers by stage."""
+    graphs = Graphs()
+    graph = graphs.captured(NODES)
+    graphs.replay(graph, NODES, 1)
+    if who == "probe":
+        with recorded(graphs.stream.synchronize) as records:
+            graphs.replay(graph, NODES, LAUNCHES)
+        seen = records.launches()
+    else:
+        cupti = RawCupti()
+        cupti.enable(CONCURRENT_KERNEL)
+        graphs.replay(graph, NODES, LAUNCHES)
+        cupti.close()
+        seen = len(walk(cupti.buffers, [CONCURRENT_KERNEL])[1])
+    answer(records=seen, kernels=LAUNCHES * NODES, result_is_right=graphs.is_right())
+
+
 def main() -> None:
     """Run the mode that the command line names."""
-    if sys.argv[1] == "records":
+    if sys.argv[1] == "late":
+        late(sys.argv[2])
+    elif sys.argv[1] == "records":
         records([int(kind) for kind in sys.argv[2].split(",")], Path(sys.argv[3]))
     else:
         switches(int(sys.argv[2]))

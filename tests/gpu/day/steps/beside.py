@@ -5,7 +5,7 @@ from collections import Counter
 
 from tests.gpu.day import names
 from tests.gpu.day.layout import CONCURRENT_KERNEL, GRAPH_TRACE, first_words, walk
-from tests.gpu.day.node import exporter, has, program, states, total
+from tests.gpu.day.node import ProgramError, exporter, has, program, states, total
 from tests.gpu.day.report import Skipped, StepReport
 
 AFTER_SECONDS = 40.0
@@ -36,6 +36,21 @@ def profiler(report: StepReport) -> None:
     if all(returned.values()):
         text = f"kernels and kernels of graphs within {found['seconds_after']:.0f} s"
         report.measured("Records again after PyTorch's profiler has ended", text)
+
+
+def late_start(report: StepReport) -> None:
+    """CUPTI comes into a process whose graphs exist: the probe must not end the program, nor change its results."""
+    for who in ("probe", "raw"):
+        try:
+            found = program("graphs", "late", who, seconds=40)
+        except ProgramError as error:
+            report.check(f"{who}: the program goes on", holds=False, error=str(error))
+            continue
+        report.figures(**{who: found})
+        report.check(f"{who}: the program goes on, its results right", found["result_is_right"])
+        if who == "probe" and found["result_is_right"]:
+            text = f"{found['records']:,} of {found['kernels']:,} kernels recorded; results right"
+            report.measured("Measuring begins after a CUDA graph was captured", text)
 
 
 def graph_records(report: StepReport) -> None:

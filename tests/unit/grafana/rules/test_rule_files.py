@@ -52,13 +52,13 @@ def test_an_alert_has_a_description_and_an_action(alert: rules.AlertRule) -> Non
 
 
 @pytest.mark.parametrize("profile", rules.PROFILES.values(), ids=lambda profile: profile.name)
-def test_a_text_that_asks_for_recordings_looks_back_over_two_of_them(profile: rules.Profile) -> None:
+def test_a_text_that_asks_for_values_looks_back_over_two_of_them(profile: rules.Profile) -> None:
     """One written between the condition and its text took the reasons out of the text, which a kept alert keeps."""
     texts = [text for alert in rules.alerts(profile) for text in alert.to_rule(profile)["annotations"].values()]
     asked = [text for text in texts if re.search(r"\bquery\b", text)]
     assert asked
     for text in asked:
-        assert re.search(rf"max_over_time\([^)]+\[{duration(2 * profile.evaluation_seconds)}\]\)", text), text
+        assert re.search(rf"(max|last)_over_time\([^)]+\[{duration(2 * profile.evaluation_seconds)}\]\)", text), text
 
 
 def test_alerts_of_ours_are_found_by_their_names() -> None:

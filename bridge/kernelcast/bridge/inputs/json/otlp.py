@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kernelcast.bridge.inputs.json.text import loads
@@ -72,10 +71,6 @@ class OtlpJson:
     def identities(self, numbers: Int32Array) -> SharedIdentities:
         """Identities of many series numbers; see `Decoder.identities`."""
         return self._decoder.identities(numbers)
-
-    def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
-        """Mask of the last batch's series with delta temporality; see `Decoder.deltas`."""
-        return self._decoder.deltas(numbers)
 
     def forget(self, numbers: Int32Array) -> None:
         """Give numbers back; they may come again for other series."""
