@@ -67,21 +67,12 @@ class ProcessMarks:
     def iterate(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the items of an iterable; the wait for each is the phase `data`."""
         iterator = iter(batches)
-        timeline = self._begin()
+        fetch = self._begin().fetching(next, lambda: self._torch is None or self._torch.has_gradients(), None)
         while True:
-            counts = timeline.fetch_begins(self._torch is None or self._torch.has_gradients())
             try:
-                batch = next(iterator)
+                batch = fetch(iterator)
             except StopIteration:
-                if counts:
-                    timeline.fetch_fails()
                 return
-            except BaseException:
-                if counts:
-                    timeline.fetch_fails()
-                raise
-            if counts:
-                timeline.fetch_ends()
             yield batch
 
     def attach(self, recorder: Recorder) -> None:

@@ -23,7 +23,6 @@ from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, Final
 
-from kernelcast.probe.marks.batches import batch_items
 from kernelcast.probe.recording.step_totals import PHASES, StepTotals
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, EVALUATION, CHECKPOINT, COMPILATION, OTHER = range(len(PHASES))
@@ -47,8 +46,8 @@ class Timeline:
     """Steps and phases of this process. Methods are called on the program's threads, and take about 0.3 microseconds.
 
     The thread that trains is the last that began `backward` or a step, before that the first that fetched; other
-    threads' fetches are not its waits. A
-    method that begins something returns whether it counts: only then its end may be marked.
+    threads' fetches are not its waits. A method that begins something returns whether it counts: only then its end may
+    be marked.
 
     Args:
         totals: Where steps and phases are added up; `Probe` reports it.
@@ -90,43 +89,65 @@ class Timeline:
             return ""
         return PHASES[self._interrupted if self._interrupted >= 0 else _SHOWN[self._state]]
 
-    def fetch_begins(self, gradients: bool) -> bool:  # noqa: FBT001  a keyword would take longer
-        """The program asks for a batch, with gradients switched on or off."""
-        if get_ident() != self._owner and not self._is_first():
-            return False
-        state = self._state
-        if state == _FETCH or self._in_backward or self._interrupted >= 0:
-            return False
-        phase = self._by_fetch[state]
-        if phase == FORWARD and self.without_gradients:
-            phase, self._fetched_items = EVALUATION, 0
-        now_ns = self._clock()
-        self.totals.phase_ns[phase] += now_ns - self._since_ns + self._pending_ns
-        self._since_ns = now_ns
-        self._pending_ns = 0
-        if gradients:
-            self._state = _FETCH
-        else:
-            self._state, self._fetched_items = _EVALUATION, 0
-        return True
+    def fetching(  # noqa: C901  one call instead of four, because a loader is called often
+        self, fetch: Callable[[Any], Any], has_gradients: Callable[[], bool], items: Callable[[Any, Any], int] | None
+    ) -> Callable[[Any], Any]:
+        """Return a function that does as `fetch`, and marks the wait for a batch.
 
-    def fetch_ends(self, iterator: Any = None, batch: Any = None) -> None:
-        """The program has its batch; its size is known if an iterator of a `DataLoader` gave it."""
-        totals, now_ns = self.totals, self._clock()
-        if self._state == _FETCH:
-            totals.phase_ns[DATA] += now_ns - self._since_ns
-            self._state = _BATCH
-            self._fetched = True
-            self.without_gradients = False
-            if iterator is not None:
-                self._fetched_items += batch_items(iterator, batch)
-        elif self._state == _EVALUATION:
-            totals.phase_ns[EVALUATION] += now_ns - self._since_ns
-        else:  # another thread has gone on with the training meanwhile
-            return
-        totals.progress_ns = self._since_ns = now_ns
+        Args:
+            fetch: Returns the next batch of an iterator.
+            has_gradients: Returns whether gradients are switched on.
+            items: Returns the size of an iterator's batch, 0 if that is not known; None where it never is.
+        """
+        clock = self._clock
 
-    def fetch_fails(self) -> None:
+        def __next__(iterator: Any) -> Any:  # noqa: N807
+            state = self._state
+            counts = (
+                (get_ident() == self._owner or self._is_first())
+                and state != _FETCH
+                and not self._in_backward
+                and self._interrupted < 0
+            )
+            if counts:
+                phase = self._by_fetch[state]
+                if phase == FORWARD and self.without_gradients:
+                    phase, self._fetched_items = EVALUATION, 0
+                now_ns = clock()
+                self.totals.phase_ns[phase] += now_ns - self._since_ns + self._pending_ns
+                self._since_ns = now_ns
+                self._pending_ns = 0
+                if has_gradients():
+                    self._state = _FETCH
+                else:
+                    self._state, self._fetched_items = _EVALUATION, 0
+            try:
+                batch = fetch(iterator)
+            except BaseException as error:
+                if counts:
+                    self._fetch_fails()
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+                raise
+            if not counts:
+                return batch
+            totals, now_ns = self.totals, clock()
+            if self._state == _FETCH:
+                totals.phase_ns[DATA] += now_ns - self._since_ns
+                self._state = _BATCH
+                self._fetched = True
+                self.without_gradients = False
+                if items is not None:
+                    self._fetched_items += items(iterator, batch)
+            elif self._state == _EVALUATION:
+                totals.phase_ns[EVALUATION] += now_ns - self._since_ns
+            else:  # another thread has gone on with the training meanwhile
+                return batch
+            totals.progress_ns = self._since_ns = now_ns
+            return batch
+
+        return __next__
+
+    def _fetch_fails(self) -> None:
         """There is no further batch, or fetching it failed."""
         if self._state in {_FETCH, _EVALUATION}:
             self._close(DATA if self._state == _FETCH else EVALUATION)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from kernelcast.probe.marks.batches import batch_items
 from kernelcast.probe.marks.timeline import CHECKPOINT, Timeline
 from kernelcast.probe.marks.wrapping import MARK, like
 
@@ -186,23 +187,7 @@ class TorchMarks:
 
     def _fetch(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Mark a batch. No branch for `torch.compile`: it cannot compile a loader, with or without a mark."""
-        begins, ends, fails = self._timeline.fetch_begins, self._timeline.fetch_ends, self._timeline.fetch_fails
-        has_gradients = self.has_gradients
-
-        def __next__(self: Any) -> Any:  # noqa: N807
-            counts = begins(has_gradients())
-            try:
-                batch = function(self)
-            except BaseException as error:
-                if counts:
-                    fails()
-                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-                raise
-            if counts:
-                ends(self, batch)
-            return batch
-
-        return __next__
+        return self._timeline.fetching(function, self.has_gradients, batch_items)
 
     def _without_gradients(self, function: Callable[..., Any]) -> Callable[..., Any]:
         timeline = self._timeline
@@ -233,9 +218,7 @@ class TorchMarks:
 
 
 _METHODS: Final = (
-    "fetch_begins",
-    "fetch_ends",
-    "fetch_fails",
+    "_fetch_fails",
     "backward_begins",
     "backward_ends",
     "step_begins",

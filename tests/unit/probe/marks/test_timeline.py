@@ -5,6 +5,7 @@ from threading import Thread
 
 import pytest
 
+from kernelcast.probe.marks.batches import batch_items
 from kernelcast.probe.marks.timeline import CHECKPOINT, Timeline
 from kernelcast.probe.recording.step_totals import StepTotals
 
@@ -35,11 +36,15 @@ class Training:
     def work(self, ns: int) -> None:
         self.now_ns += ns
 
-    def fetch(self, ns: int, *, items: int = 0, gradients: bool = True) -> None:
-        counts = self.timeline.fetch_begins(gradients)
-        self.work(ns)
-        if counts:
-            self.timeline.fetch_ends(Batches(items), Batch(items))
+    def fetch(
+        self, ns: int, *, items: int = 0, gradients: bool = True, within: Callable[[], object] = lambda: None
+    ) -> None:
+        def next_batch(_iterator: object) -> Batch:
+            self.work(ns)
+            within()
+            return Batch(items)
+
+        self.timeline.fetching(next_batch, lambda: gradients, batch_items)(Batches(items))
 
     def backward(self, ns: int, within: Callable[[], object] = lambda: None) -> None:
         counts = self.timeline.backward_begins()
@@ -174,10 +179,8 @@ def test_evaluation_is_told_by_the_gradients_not_by_the_order_of_calls() -> None
     for _ in range(2):
         training.fetch(3, items=8, gradients=False)
         training.work(30)
-    counts = training.timeline.fetch_begins(gradients=False)
-    training.work(3)
-    training.timeline.fetch_fails()
-    assert counts
+    with pytest.raises(StopIteration):
+        training.fetch(3, gradients=False, within=lambda: next(iter(())))
     training.fetch(1, items=8)
     training.timeline.without_gradients = True  # the work on this batch turns gradients off
     training.work(60)
@@ -243,9 +246,7 @@ def test_the_present_phase_is_known_while_it_lasts(phase: str) -> None:
     training = began()
     timeline = training.timeline
     seen = [timeline.phase()]
-    timeline.fetch_begins(gradients=True)
-    seen.append(timeline.phase())
-    timeline.fetch_ends()
+    training.fetch(1, within=lambda: seen.append(timeline.phase()))
     seen.append(timeline.phase())
     timeline.backward_begins()
     seen.append(timeline.phase())
