@@ -197,11 +197,12 @@ class Alarms:
         for one in built:
             finding = self._within_budget(one, time_ns)
             opened = self._open[finding.finding_id]
-            opened.present = finding
             repeated = time_ns - opened.published_ns >= REPEAT_NS
-            if is_news(opened.published, finding) or repeated:
+            if opened.published is None or is_news(opened.published, finding) or repeated:
                 opened.published, opened.published_ns = finding, time_ns
                 changed.append(finding)
+            # The evidence is that of the report: a later deploy is not the one that made it slower.
+            opened.present = replace(finding, evidence=opened.published.evidence)
         return changed
 
     def _within_budget(self, finding: Finding, time_ns: int) -> Finding:
