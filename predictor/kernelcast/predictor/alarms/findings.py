@@ -29,8 +29,8 @@ class Open:
         began_ns: Its begin.
         members: Series that belong to it.
         published: As it was last reported; None before.
-        present: As it is in the present cycle, with the evidence of the last report; before the first cycle after a start, as
-            last reported.
+        present: As it is in the present cycle, with the evidence of the last report; before the first cycle after a
+            start, as last reported.
         published_ns: When that was.
         was_paged: Whether its page was sent; it needs no second one, also after it was a ticket for a while.
     """
