@@ -24,10 +24,6 @@ from confluent_kafka.cimpl import NewTopic
 from prometheus_client import CollectorRegistry
 
 from kernelcast.bridge.clock import SystemClock
-from kernelcast.bridge.delta.deltas import Deltas
-from kernelcast.bridge.delta.instruments import DeltaInstruments
-from kernelcast.bridge.delta.persistence.state import StateTopic
-from kernelcast.bridge.delta.settings import DeltaPolicy, DeltaSettings
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.consume import Intake
@@ -37,10 +33,8 @@ from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.runtime.kafka import consumer
-from kernelcast.runtime.kafka import producer as kafka_producer
 from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
-from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.catalogue import Kind, Metric
 
@@ -152,11 +146,7 @@ def read(broker: Broker, nodes: int, expected: int) -> Reading:
     store = SeriesStore(SeriesLimits(10_000_000, 10_000_000))
     settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
     source = consumer.Consumer(settings, group_id=f"bench-{uuid.uuid4().hex[:8]}", metrics=ConsumerMetrics(registry))
-    group = f"bench-{uuid.uuid4().hex[:8]}"
-    producer = kafka_producer.Producer(settings, client_id=group)
-    state = StateTopic(group, producer, lambda: consumer.Consumer(settings, group_id=group, overrides=TO_THE_END))
-    deltas = Deltas(DeltaPolicy(DeltaSettings()), state, DeltaInstruments(registry), SystemClock())
-    parts = IntakeParts(source, Selection(Decoder()), store, Nowhere(), Instruments(registry), SystemClock(), deltas)
+    parts = IntakeParts(source, Selection(Decoder()), store, Nowhere(), Instruments(registry), SystemClock())
     intake = Intake(parts, IntakePolicy(ttl_seconds=86_400))
     source.subscribe([broker.topic], intake)
     reading, idle_since, cpu_began = Reading(), time.perf_counter(), 0.0
@@ -174,7 +164,6 @@ def read(broker: Broker, nodes: int, expected: int) -> Reading:
             break
     reading.series = store.lines
     source.close()
-    producer.close(5)
     return reading
 
 

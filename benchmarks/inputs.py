@@ -4,7 +4,7 @@
 
 Messages of 240 points with 6 labels, every series known, as after the first interval. Where the format has a parser
 in Python (json_format for OTLP's JSON, prometheus_client's for text, protobuf's objects walked for remote write), it
-runs on the same bytes. `sniff` is the time to recognise a message's format by its bytes.
+runs on the same bytes.
 """
 
 import argparse
@@ -27,7 +27,6 @@ from kernelcast.bridge.inputs.json.otlp import OtlpJson
 from kernelcast.bridge.inputs.prometheus.text import PrometheusText
 from kernelcast.bridge.inputs.remote_write.requests import RemoteWrite
 from kernelcast.bridge.inputs.remote_write.schema import LABEL, REQUEST, WRITE_REQUEST
-from kernelcast.bridge.inputs.sniffing import sniff
 
 POINTS = 240
 MESSAGES = 50
@@ -153,11 +152,7 @@ def main() -> None:
             theirs = points_per_second(lambda peer=peer, message=message: peer(message), 1)  # type: ignore[misc]
             found[name]["peer_points_per_second"] = theirs
             line += f"; peer {theirs / 1e3:,.0f} thousand, x{ours / theirs:.1f}"
-        began = time.process_time()
-        for _ in range(1000):
-            sniff(message)
-        found[name]["sniff_microseconds"] = (time.process_time() - began) * 1e3
-        print(f"{line}; sniffed in {found[name]['sniff_microseconds']:.1f} us")
+        print(line)
     if arguments.json:
         arguments.json.write_text(json.dumps(found, indent=2))
 

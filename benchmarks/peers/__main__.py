@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.builds import TELEGRAF, BuildError, collector
+from benchmarks.peers.builds import COLLECTOR, TELEGRAF, BuildError
 from benchmarks.peers.contestants import CONTESTANTS
 from benchmarks.peers.machine import machine
 from benchmarks.peers.measure import Figures, Run, Size
@@ -38,7 +38,7 @@ def compile_ours() -> None:
 
 BUILDS: dict[str, Callable[[], object]] = {
     "kernelcast": compile_ours,
-    "collector": collector,
+    "collector": COLLECTOR.build,
     "telegraf": TELEGRAF.build,
 }
 """What must be there before the clock starts; kernelcast compiles its loops once, into a cache."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
-from benchmarks.peers.builds import COLLECTOR_VERSION, TELEGRAF, collector
+from benchmarks.peers.builds import COLLECTOR, TELEGRAF
 from benchmarks.peers.load import Encoding, Influx, Otlp
 
 TTL_SECONDS: Final = 1800
@@ -110,7 +110,7 @@ def _collector(setup: Setup) -> list[str]:
             "pipelines": {"metrics": {"receivers": ["kafka"], "exporters": ["prometheus"]}},
         },
     }
-    return [str(collector()), "--config", f"file:{setup.write('collector.yaml', yaml.safe_dump(content))}"]
+    return [str(COLLECTOR.build()), "--config", f"file:{setup.write('collector.yaml', yaml.safe_dump(content))}"]
 
 
 def _telegraf(setup: Setup) -> list[str]:
@@ -145,6 +145,6 @@ def _telegraf(setup: Setup) -> list[str]:
 
 CONTESTANTS: Final = {
     "kernelcast": Contestant("kernelcast", version("kernelcast"), Otlp, _kernelcast, health="/-/ready"),
-    "collector": Contestant("OpenTelemetry Collector", COLLECTOR_VERSION, Otlp, _collector),
+    "collector": Contestant("OpenTelemetry Collector", COLLECTOR.release, Otlp, _collector),
     "telegraf": Contestant("Telegraf", TELEGRAF.release, Influx, _telegraf, quiet_seconds=5.0),
 }

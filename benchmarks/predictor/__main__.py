@@ -20,6 +20,7 @@ NAMES: Final = (
     "deep",
     "observability",
     "degradation",
+    "worlds",
     "contention",
     "real-faults",
     "fleet",
@@ -31,7 +32,7 @@ NAMES: Final = (
     "diagnosis",
 )
 
-_ROOMS: Final = {"fleet-baselines": "fleet.baselines"}
+_ROOMS: Final = {"fleet-baselines": "fleet.baselines", "worlds": "worlds.benchmark"}
 """Benchmarks inside the folder of another."""
 
 
@@ -47,7 +48,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, help="folder or file with recordings; default: the shared ones")
     parser.add_argument("--seed", type=int, default=1, help="of everything random; default: 1")
     parser.add_argument("--seeds", type=int, metavar="K", help="seeds from --seed on, of the fleet only; default: 5")
-    parser.add_argument("--series", type=int, help="number of series, for scale and restart; default: 100000")
+    parser.add_argument("--series", type=int, help="number of series, for scale and restart, or of a world")
     parser.add_argument("--small", action="store_true", help="a small case, to try a change; of the fleet only")
     parser.add_argument("--deep", action="store_true", help="with fitted models as well; forecast and observability")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")

@@ -171,7 +171,9 @@ def _panel(memory: FullMemory, rows: Ints, newest: int) -> SeriesBlocks:
     power = np.minimum(rows // GPU_SERIES * GPU_SERIES + LOAD_ROW, len(memory.rows) - 1)
     loads, place = np.unique(power, return_inverse=True)
     load = histories.blocks(loads, newest)[0][place]
-    return SeriesBlocks(mean, median, load, histories.processes(rows, newest), histories.versions(rows, newest))
+    process, version = histories.processes(rows, newest), histories.versions(rows, newest)
+    phase = np.full(len(rows), (newest + 1) % histories.hour_blocks, np.int64)
+    return SeriesBlocks(mean, median, load, process, version, histories.hours(rows, newest), phase)
 
 
 def _traits(memory: FullMemory, rows: Ints) -> Traits:
@@ -182,6 +184,7 @@ def _traits(memory: FullMemory, rows: Ints) -> Traits:
         below=np.zeros(len(rows), np.bool_),
         resolution=gauge.astype(np.float64),
         settling_blocks=np.full(len(rows), 12),
+        reserves=np.zeros(len(rows), np.bool_),
     )
 
 

@@ -32,7 +32,7 @@ _FIRST: Final = MappingProxyType(
         "bridge": "Two bridges that share Kafka's partitions: `kubectl apply -f deploy/kubernetes/bridge.yaml`.\n"
         "Prometheus scrapes each pod, not the service, with `honor_labels: true`. The service takes Alertmanager's\n"
         "notifications: http://kernelcast-bridge.kernelcast.svc:19401/api/v1/alerts. Series are shared out by\n"
-        "partition, so producers must write keys; where they do not, set one replica, or `mode: sharded`\n"
+        "partition, so producers must write keys; where they do not, set `mode: replica`\n"
         "(docs/bridge.md). The image brings machine code, which the bridge reads from the read-only root file\n"
         "system: a start takes 5 seconds of a core. Where it cannot use it (another processor), it compiles for a\n"
         "minute at each start and logs that.",

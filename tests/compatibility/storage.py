@@ -16,18 +16,7 @@ from typing import Any, Final
 from unittest import mock
 
 import numpy as np
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA as DELTA
 
-from kernelcast.bridge.delta.accumulate import Accumulator
-from kernelcast.bridge.delta.persistence.freeze import freeze, thaw
-from kernelcast.bridge.delta.persistence.snapshot import SnapshotPart
-from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot as DeltaSnapshot
-from kernelcast.bridge.delta.persistence.snapshot import load as load_delta
-from kernelcast.bridge.delta.rows import TotalRows
-from kernelcast.bridge.delta.sequence import Order
-from kernelcast.bridge.tables.columns import MessageColumns
-from kernelcast.columnar import Decoder
 from kernelcast.exporter.delivery.spool.disk import DiskSpool
 from kernelcast.exporter.delivery.spool.record import SpooledMessage
 from kernelcast.exporter.hints.outcome_log import OutcomeLog
@@ -383,61 +372,6 @@ def read_events(directory: Path) -> Any:
     return found
 
 
-def _delta_points() -> bytes:
-    request = ExportMetricsServiceRequest()
-    resource = request.resource_metrics.add()
-    attribute = resource.resource.attributes.add()
-    attribute.key, attribute.value.string_value = "service.name", "shop"
-    metrics = resource.scope_metrics.add().metrics
-    orders = metrics.add(name="orders").sum
-    orders.aggregation_temporality, orders.is_monotonic = DELTA, True
-    for begin, end, value in ((1, 2, 5), (4, 5, 7)):  # between them a gap, which a late point may fill
-        orders.data_points.add(start_time_unix_nano=begin * SECOND_NS, time_unix_nano=end * SECOND_NS, as_int=value)
-    waits = metrics.add(name="waits").histogram
-    waits.aggregation_temporality = DELTA
-    waits.data_points.add(
-        start_time_unix_nano=SECOND_NS, time_unix_nano=2 * SECOND_NS, count=6, sum=9.5,
-        bucket_counts=[1, 2, 3], explicit_bounds=[1.0, 2.5],
-    )  # fmt: skip
-    sizes = metrics.add(name="sizes").exponential_histogram
-    sizes.aggregation_temporality = DELTA
-    point = sizes.data_points.add(
-        start_time_unix_nano=SECOND_NS, time_unix_nano=2 * SECOND_NS, count=6, sum=7.25, scale=3, zero_count=1
-    )
-    point.positive.offset, point.negative.offset = -2, 4
-    point.positive.bucket_counts.extend([1, 0, 2])
-    point.negative.bucket_counts.extend([2])
-    return bytes(request.SerializeToString())
-
-
-def write_delta(directory: Path) -> None:
-    """The bridge's snapshot of running totals: a sum with a gap and two kinds of histograms."""
-    totals = Accumulator(Order(tolerance_ns=SECOND_NS, settle_ms=300_000, max_gaps=8), max_series=10)
-    decoder = Decoder()
-    message = MessageColumns(np.array([3], np.int32), *(np.array([value], np.int64) for value in (41, 9_000, 1)))
-    totals.accumulate(decoder.decode([_delta_points()]), message, decoder)
-    columns = freeze(totals.rows, totals.rows.in_use(), {3: 0})
-    snapshot = DeltaSnapshot(b"12345678", 8 * SECOND_NS, (((CUMULATIVE_TOPIC, 3), 42),), columns)
-    for number, part in enumerate(snapshot.dump()):
-        (directory / f"part.{number}").write_bytes(part)
-
-
-def read_delta(directory: Path) -> Any:
-    """Positions and totals, series by series in the order of their digests."""
-    snapshot = load_delta([SnapshotPart.of(path.read_bytes()) for path in sorted(directory.iterdir())])
-    rows = TotalRows(10)
-    thaw(rows, snapshot.columns, {0: 0})
-    series = []
-    for row in rows.in_use():
-        alone = freeze(rows, np.array([row], np.int64), {0: 0})
-        series.append({name: column.tolist() for name, column in sorted(alone.items())})
-    return {
-        "written_ns": snapshot.written_ns,
-        "positions": [[*key, offset] for key, offset in snapshot.positions],
-        "series": sorted(series, key=lambda one: one["digest"]),
-    }
-
-
 def saved_rows() -> SavedRows:
     """Windows of the predictor without any series."""
     windows = Windows(interval_ns=10**10, points=4, max_series=10)
@@ -492,7 +426,6 @@ FORMATS: Final[dict[str, tuple[Callable[[Path], None], Callable[[Path], Any]]]] 
     "spool": (write_spool, read_spool),
     "frames": (write_frames, read_frames),
     "events": (write_events, read_events),
-    "delta-snapshot": (write_delta, read_delta),
     "windows-snapshot": (write_windows, read_windows),
 }
 """By the name of its folder, how each format is written and read."""

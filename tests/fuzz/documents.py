@@ -1,4 +1,4 @@
-"""Documents that are read as a whole: packed messages, snapshots of running totals, web configurations.
+"""Documents that are read as a whole: packed messages, web configurations.
 
 A document has a shape and a reader. The reader returns the faults of its result, and raises the error by which
 the product refuses a document; any other exception is a finding.
@@ -17,30 +17,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import cramjam
-import numpy as np
 from tests.support.runtime.certificates import self_signed
 
-from kernelcast.bridge.delta.persistence.freeze import freeze, thaw
-from kernelcast.bridge.delta.persistence.snapshot import (
-    _HEADER,
-    ADDITIONS,
-    COLUMNS,
-    MAGIC,
-    TAILS,
-    VERSION,
-    SnapshotPart,
-    TotalsSnapshot,
-    load,
-)
-from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.inputs.unpacking import unpacked
 from kernelcast.columnar import DecoderLimits
 from kernelcast.runtime.web.config import read_web_config
-from kernelcast.wire.errors import ConfigurationError, DecodeError, KernelcastError, WireError
+from kernelcast.wire.errors import ConfigurationError, DecodeError, KernelcastError
 
 LIMITS = DecoderLimits(message_bytes=4096)
-MAX_SERIES = 10_000
 HASH = "$2y$10$XYi5Y4lmK.6zWA4xjBUYTOSDJXX3xPAUkRS9qN7wvUEl6kzMcTzhW"
 
 
@@ -87,73 +71,6 @@ def _read_gzip(message: bytes) -> str:
     if len(content) > LIMITS.message_bytes:
         return f"{len(content)} bytes are beyond the limit"
     return "" if content == expected else f"expected {expected[:100]!r}, found {content[:100]!r}"
-
-
-def snapshot(rng: random.Random) -> bytes:
-    """The content of a snapshot of running totals, before it is compressed."""
-    rows = rng.randrange(5)
-    kinds = [rng.choice((1, 1, 2, 3)) for _ in range(rows)]
-    blocks = [_block(rng, kind) for kind in kinds]
-    gaps = [rng.randrange(3) for _ in range(rows)]
-    columns = {
-        name: np.array([rng.randrange(100) for _ in range(rows)], kind) for name, kind in (COLUMNS | ADDITIONS).items()
-    }
-    columns |= {"kind": np.array(kinds, "|u1"), "flags": np.array([rng.randrange(16) for _ in kinds], "|u1")}
-    columns["digest"] = np.frombuffer(rng.randbytes(16 * rows), "|u1").reshape(-1, 16)
-    columns["gaps"], columns["words"] = np.array(gaps, "<i4"), np.array([len(block) for block in blocks], "<i4")
-    columns["partition"] = np.array([rng.randrange(2) for _ in range(rows)], "<i4")
-    columns["blocks"] = np.array([word for block in blocks for word in block], "<i8")
-    begins = [rng.randrange(1000) for _ in range(sum(gaps))]
-    columns["gap_begin_ns"], columns["gap_end_ns"] = np.array(begins, "<i8"), np.array(begins, "<i8") + 5
-    made = TotalsSnapshot(b"identity", 1, ((("faults", 0), 7), (("faults", 1), 9)), columns)
-    return _inflated(made)
-
-
-def _inflated(made: TotalsSnapshot) -> bytes:
-    parts = [SnapshotPart.of(message) for message in made.dump()]
-    whole = bytearray(parts[0].inflated_bytes)
-    cramjam.zstd.decompress_into(b"".join(part.data for part in parts), whole)
-    return bytes(whole)
-
-
-def _block(rng: random.Random, kind: int) -> list[int]:
-    if kind == 1:
-        return []
-    if kind == 2:
-        bounds = rng.randrange(-1, 4)
-        return [bounds, *([0] * (2 * bounds + 1 if bounds >= 0 else 0))]
-    positive, negative = rng.randrange(4), rng.randrange(4)
-    head = [rng.randrange(-4, 8), 0, rng.randrange(5), rng.randrange(9), positive, rng.randrange(9), negative, 8]
-    return [*head, *([1] * (positive + negative))]
-
-
-def _read_snapshot(content: bytes) -> str:
-    """Totals that were loaded can be written and loaded again."""
-    packed = bytes(cramjam.zstd.compress(content, 1))
-    head = _HEADER.pack(MAGIC, VERSION, b"identity", 0, 1, len(content), zlib.crc32(packed))
-    loaded = load([SnapshotPart.of(head + packed)])
-    rows = TotalRows(MAX_SERIES)
-    thawed = thaw(rows, loaded.columns, {0: 0, 1: 1})
-    frozen = freeze(rows, rows.in_use(), {0: 0, 1: 1})
-    again = load([SnapshotPart.of(part) for part in TotalsSnapshot(b"identity", 1, loaded.positions, frozen).dump()])
-    same = all(np.array_equal(again.columns[name], frozen[name], equal_nan=name == "total") for name in COLUMNS | TAILS)
-    distinct = {row.tobytes() for row in loaded.columns["digest"]}
-    return "" if same and len(rows) <= min(thawed, len(distinct)) else f"{thawed} rows came back as {len(rows)}"
-
-
-def snapshot_part(rng: random.Random) -> bytes:
-    """A part of a snapshot as it lies in Kafka."""
-    content = snapshot(rng)
-    packed = bytes(cramjam.zstd.compress(content, 1))
-    number, count = rng.choice(((0, 1), (0, 1), (1, 2), (0, 0)))
-    return _HEADER.pack(MAGIC, VERSION, b"identity", number, count, len(content), zlib.crc32(packed)) + packed
-
-
-def _read_part(message: bytes) -> str:
-    part = SnapshotPart.of(message)
-    if part.inflated_bytes < 1 << 20:
-        load([part])
-    return ""
 
 
 def web_config(rng: random.Random) -> bytes:
@@ -211,7 +128,5 @@ def _read_web_config(content: bytes) -> str:
 
 DOCUMENTS = (
     Document("gzip", gzip_members, _read_gzip, DecodeError),
-    Document("delta_snapshot", snapshot, _read_snapshot, WireError, share=0.2),
-    Document("delta_snapshot_part", snapshot_part, _read_part, WireError),
     Document("web_config", web_config, _read_web_config, ConfigurationError, share=0.02, remedy=False),
 )

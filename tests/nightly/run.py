@@ -20,7 +20,7 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 PYTHON: Final = sys.executable
 CUPTI: Final = "tests/service/probe/cupti"
-PROMETHEUS_3: Final = ("tests/service/formats/test_push.py", "tests/service/formats/test_native_histograms.py")
+BUILT_PROGRAMS: Final = ("tests/service/formats/test_native_histograms.py", "tests/service/formats/test_collector.py")
 OWN_TOOLS: Final = (
     "tests/service/packaging/test_chart.py",
     "tests/service/packaging/test_deployment_tools.py",
@@ -146,7 +146,7 @@ def _test_steps(workers: int, sizes: Sizes) -> list[Step]:
             {"CI": "true"},
         ),
         Step(
-            "helm, compose-go, dashboard-linter and Prometheus 3, built from their modules",
+            "helm, compose-go, dashboard-linter, Prometheus 3 and the Collector, built from their modules",
             "a program that no longer builds; the next steps need it",
             (PYTHON, "-m", "tests.service.built"),
         ),
@@ -157,9 +157,9 @@ def _test_steps(workers: int, sizes: Sizes) -> list[Step]:
             {"KERNELCAST_REQUIRE_BUILT": "1"},
         ),
         Step(
-            "the formats that need Prometheus 3",
-            "differences from the Prometheus that users run now",
-            (*pytest, *PROMETHEUS_3),
+            "the formats that need Prometheus 3, and the Collector's recipes",
+            "differences from the Prometheus and the Collector that users run now",
+            (*pytest, *BUILT_PROGRAMS),
             {"CI": "true", "KERNELCAST_REQUIRE_BUILT": "1"},
         ),
         Step(

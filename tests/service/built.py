@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,8 +62,40 @@ def source(module: str, version: str) -> Path:
     return Path(json.loads(answer)["Dir"])
 
 
+class Built(ABC):
+    """A program that is built once, into the cache."""
+
+    name: str
+    release: str
+
+    @property
+    def path(self) -> Path:
+        """The path of its binary, once built."""
+        return cache() / f"{self.name}-{self.release}" / self.name
+
+    @abstractmethod
+    def build(self) -> Path:
+        """Build it if it has not been built yet.
+
+        Raises:
+            BuildError: It cannot be built here.
+        """
+
+    def found(self) -> Path:
+        """For tests: its binary where a cache has it, else a skip that says how to have it built.
+
+        Building takes minutes and Go, so `make nightly` does it, and there a missing binary fails the test.
+        """
+        if not self.path.exists():
+            reason = f"{self.name} {self.release} is not in {cache()}; python -m tests.service.built builds it"
+            if os.environ.get(REQUIRED) == "1":
+                pytest.fail(f"{reason} (required by {REQUIRED}=1)")
+            pytest.skip(reason)
+        return self.path
+
+
 @dataclass(frozen=True)
-class Program:
+class Program(Built):
     """One program of a Go module.
 
     Attributes:
@@ -86,11 +119,6 @@ class Program:
     version_variable: str = ""
     without: Sequence[str] = ()
     replaced: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def path(self) -> Path:
-        """The path of its binary, once built."""
-        return cache() / f"{self.name}-{self.release}" / self.name
 
     def build(self) -> Path:
         """Build it if it has not been built yet.
@@ -124,16 +152,35 @@ class Program:
             go("mod", "edit", f"-droprequire={module}", directory=copy)
         return copy
 
-    def found(self) -> Path:
-        """For tests: its binary where a cache has it, else a skip that says how to have it built.
 
-        Building takes minutes and Go, so `make nightly` does it, and there a missing binary fails the test.
+@dataclass(frozen=True)
+class Collector(Built):
+    """An OpenTelemetry Collector with the components of a manifest of its builder.
+
+    Attributes:
+        name: The binary's.
+        release: The Collector's version.
+        manifest: The builder's file; it names the binary `otelcol`.
+    """
+
+    name: str
+    release: str
+    manifest: Path
+
+    def build(self) -> Path:
+        """Build it if it has not been built yet.
+
+        Raises:
+            BuildError: It cannot be built here.
         """
         if not self.path.exists():
-            reason = f"{self.name} {self.release} is not in {cache()}; python -m tests.service.built builds it"
-            if os.environ.get(REQUIRED) == "1":
-                pytest.fail(f"{reason} (required by {REQUIRED}=1)")
-            pytest.skip(reason)
+            work = self.path.parent / f"build.{os.getpid()}"
+            work.mkdir(parents=True, exist_ok=True)
+            manifest = shutil.copy(self.manifest, work)
+            builder = f"go.opentelemetry.io/collector/cmd/builder@v{self.release}"
+            go("run", builder, "--config", str(manifest), directory=work, environ={"CGO_ENABLED": "0"})
+            (work / "otelcol").rename(self.path)
+            shutil.rmtree(work)
         return self.path
 
 
@@ -233,7 +280,13 @@ func newDashboardFromV2(json.RawMessage, string) (Dashboard, error) {
 )
 """Without its reader of schema v2, which we do not write: its module, a part of Grafana, is not at the module proxy."""
 
-PROGRAMS: Final = (HELM, COMPOSE, DASHBOARD_LINTER, PROMETHEUS)
+COLLECTOR: Final = Collector(
+    name="otelcol-recipes",
+    release="0.155.0",
+    manifest=Path(__file__).parents[2] / "deploy" / "collector" / "builder.yaml",
+)
+
+PROGRAMS: Final = (HELM, COMPOSE, DASHBOARD_LINTER, PROMETHEUS, COLLECTOR)
 
 
 if __name__ == "__main__":

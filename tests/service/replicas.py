@@ -131,8 +131,6 @@ class Replicas:
                 for name, value in self._settings.items()
             },
         }
-        if settings.get("mode") == "sharded":
-            settings |= {"replica_index": index, "replica_count": self.count}
         configuration = self._directory / f"bridge-{index}.yaml"
         content = {"kafka": {"bootstrap_servers": self._bootstrap_servers}, "bridge": settings}
         configuration.write_text(yaml.safe_dump(content))

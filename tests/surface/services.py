@@ -7,7 +7,7 @@ import itertools
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -24,8 +24,6 @@ from tests.support.runtime.kafka_record import Record
 from tests.surface.commands import quietly
 
 from kernelcast.bridge import service as bridge_service
-from kernelcast.bridge.delta.persistence.state import StateTopic
-from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli import app
 from kernelcast.cli.demo.event_log import EventLog
@@ -147,12 +145,10 @@ def kafka() -> dict[str, Any]:
     recorders = {"exporter": _exporter(), **bridges, "predictor": _predictor(), "demo": _demo()}
     names = {name: _names(one) for name, one in recorders.items()}
     names |= {f"kernelcast {command[0]}": _names(_of_command(*command)) for command in _PUBLISHING}
-    push = PushSettings(name="NAME", kind="otlp", url="http://localhost/v1/metrics")
-    names["bridge, push to NAME"] = {"groups": [push.group]}
     return {"topics": {topic.name: _topic(topic) for topic in TOPICS}, "names": names, "dead letters": _dead_letter()}
 
 
-MODES: Final = ("group", "sharded", "replica")
+MODES: Final = ("group", "replica")
 _PUBLISHING: Final = (("simulate", "--duration", "1"), ("replay", "kineto", "RECORDING"))
 
 
@@ -179,26 +175,16 @@ def _exporter() -> Recorder:
 
 @cache
 def _bridges() -> list[Recorder]:
-    """One in each mode; with a destination to push to, and a Prometheus for its pages."""
-    push = {"name": "NAME", "kind": "otlp", "url": "http://localhost/v1/metrics"}
+    """One in each mode, with a Prometheus for its pages."""
     recorders = []
     for mode in MODES:
-        sharded = {"replica_index": 0, "replica_count": 2} if mode == "sharded" else {}
         pages = {"prometheus_url": "http://localhost:9090"}
-        settings = BridgeSettings.model_validate(
-            {"web": _ADDRESS, "mode": mode, "push": [push], "pages": pages, **sharded}
-        )
+        settings = BridgeSettings.model_validate({"web": _ADDRESS, "mode": mode, "pages": pages})
         recorder = Recorder()
-        with recorder.recording(), patch.object(bridge_service, "StateTopic", _opened):
+        with recorder.recording():
             bridge_service.Bridge(settings)
         recorders.append(recorder)
     return recorders
-
-
-def _opened(owner: str, sender: Any, open_reader: Callable[[], Any], **named: Any) -> StateTopic:
-    """A `StateTopic` whose reader was made already, so that its name is noted."""
-    open_reader()
-    return StateTopic(owner, sender, open_reader, **named)
 
 
 @cache

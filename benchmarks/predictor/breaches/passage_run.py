@@ -42,6 +42,7 @@ def traits_of(scenarios: Scenarios) -> Traits:
         below=np.zeros(len(scenarios), dtype=np.bool_),
         resolution=np.array([each.resolution for each in meanings]),
         settling_blocks=np.array(settling, dtype=np.int64),
+        reserves=np.array([each.reserved for each in meanings]),
     )
 
 

@@ -1,6 +1,7 @@
 """The benchmark of a fleet: seeds, table, and the confusion of causes."""
 
 import json
+import statistics
 import sys
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from benchmarks.predictor.fleet.engine import Change, FleetEngine
 from benchmarks.predictor.fleet.layout import DAY_STEPS, FleetSize
 from benchmarks.predictor.fleet.progress import Progress
 from benchmarks.predictor.fleet.recording import record
-from benchmarks.predictor.fleet.score import score
+from benchmarks.predictor.fleet.score import paging, score
 from benchmarks.predictor.options import Options
 
 SEEDS: Final = 5
@@ -36,11 +37,13 @@ def run_seed(seed: int, size: FleetSize, progress: Progress) -> dict[str, Any]:
     recording = record(seed, size)
     changes: list[Change] = []
     ends = range(DAY_STEPS, size.steps + 1)
-    for number, changed in enumerate(FleetEngine(recording).steps(ends), 1):
+    engine = FleetEngine(recording)
+    for number, changed in enumerate(engine.steps(ends), 1):
         changes += changed
         progress.show(seed, recording, (number, len(ends)), changes)
     progress.end()
     found = score(recording, changes)
+    found["without_a_budget"] = paging(recording, engine.unlimited_changes, engine.passed)
     rates = peers.pages_per_day(recording)
     return {"seed": seed, **found, "peers": rates, "processor_seconds": round(time.process_time() - started, 1)}
 
@@ -73,6 +76,16 @@ def table(result: dict[str, Any]) -> str:
             f"{len(one['false_pages']):>8}{one['tickets']:>9}{one['held']:>6}"
         )
     lines += ["", f"paged on the right unit with the right cause: {result['right']} of {result['faults']}", ""]
+    free = [one["without_a_budget"] for one in result["seeds"]]
+    leads = [lead for one in free for lead in one["lead_minutes"]]
+    precision = ", ".join(f"{one['precision']}" for one in free)
+    lines += [
+        "without a budget of pages, by seed:",
+        f"pages a day {', '.join(str(one['pages_per_day']) for one in free)}; precision {precision}",
+        f"paged before the limit was passed, or at once: {sum(one['recall'] for one in free)} of {result['faults']}",
+        f"lead, where it takes 3 h or more: median {statistics.median(leads) if leads else '-'} min of {len(leads)}",
+        "",
+    ]
     for name in result["seeds"][0]["peers"]:
         rates = [one["peers"][name] for one in result["seeds"]]
         lines.append(f"{name}: {min(rates)} to {max(rates)} pages a day")

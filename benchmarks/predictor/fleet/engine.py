@@ -54,6 +54,10 @@ PREDICTED: Final = frozenset(
 """Causes of series with a limit: the passage detector says whether it is reached. Others are observed as they are."""
 
 
+UNLIMITED: Final = AlarmSettings(rack_pattern=RACK_PATTERN, pages_per_day=10_000)
+"""Settings with which no page is held."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A finding that began, changed or ended at an interval."""
@@ -67,11 +71,17 @@ class FleetEngine:
 
     Attributes:
         alarms: The control of alarms.
+        unlimited: The same without a budget of pages.
+        unlimited_changes: Its changes.
+        passed: By number of the fault, the interval at which a series of its GPUs first passed a limit.
     """
 
     def __init__(self, recording: Recording, settings: AlarmSettings | None = None) -> None:
         self._recording = recording
         self.alarms = Alarms(settings or AlarmSettings(rack_pattern=RACK_PATTERN))
+        self.unlimited = Alarms(UNLIMITED)
+        self.unlimited_changes: list[Change] = []
+        self.passed: dict[int, int] = {}
         self._labels = [_device_labels(recording, gpu) for gpu in range(recording.size.gpus)]
         self._found: list[Found] = [Found()] * recording.size.gpus
         self._kernel_found: list[Found] = self._found
@@ -95,7 +105,17 @@ class FleetEngine:
             candidates = {(one.metric, one.labels): one for one in self._candidates(moment)}
             now_ns, programs = START_NS + moment.end * STEP_NS, self._programs(moment.end - 1)
             found = self.alarms.step(candidates.values(), rows, now_ns, programs=programs)
+            free = self.unlimited.step(candidates.values(), rows, now_ns, programs=programs)
+            self.unlimited_changes += [Change(moment.end - 1, finding) for finding in free]
+            self._note_passed(moment)
             yield [Change(moment.end - 1, finding) for finding in found]
+
+    def _note_passed(self, moment: Passages) -> None:
+        """Note when a GPU of each fault first passed a limit."""
+        gpus = set((np.flatnonzero(moment.beyond) % self._recording.size.gpus).tolist())
+        for number, fault in enumerate(self._recording.faults):
+            if fault.onset < moment.end <= fault.end and gpus & set(fault.gpus.tolist()):
+                self.passed.setdefault(number, moment.end - 1)
 
     def _candidates(self, moment: Passages) -> Iterator[Finding]:
         yield from self._observed(moment.end)

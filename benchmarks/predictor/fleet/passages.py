@@ -92,6 +92,7 @@ def _traits(recording: Recording) -> Traits:
         below=np.zeros(len(JUDGED) * gpus, dtype=np.bool_),
         resolution=np.repeat([one.resolution for one in meanings], gpus),
         settling_blocks=np.repeat(settling, gpus),
+        reserves=np.repeat([one.reserved for one in meanings], gpus),
     )
 
 
@@ -100,7 +101,7 @@ def _blocks(recording: Recording) -> SeriesBlocks:
     values = np.concatenate([recording.values[metric.prometheus_name] for metric in JUDGED])
     power = recording.values[device.POWER_USAGE.prometheus_name]
     without: Floats = np.full(power.shape, np.nan)
-    return SeriesBlocks(
+    return SeriesBlocks.of(
         mean=values,
         median=values,
         load=np.concatenate([power, without, without]),

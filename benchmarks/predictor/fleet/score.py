@@ -1,16 +1,17 @@
 """Scores of the findings of a fleet: faults paged on the right unit with the right cause, and pages a day."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from benchmarks.predictor.fleet.engine import Change
-from benchmarks.predictor.fleet.faults import Injected
-from benchmarks.predictor.fleet.layout import DAY_STEPS, HOUR_STEPS, FleetSize
+from benchmarks.predictor.fleet.faults import AGEING, RACK_HEAT, Injected
+from benchmarks.predictor.fleet.layout import DAY_STEPS, HOUR_STEPS, STEP_SECONDS, FleetSize
 from benchmarks.predictor.fleet.recording import Recording
 
+from kernelcast.exporter.simulate import faults
 from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
 
 NONE: Final = "none"
@@ -45,6 +46,41 @@ def pages(changes: Iterable[Change]) -> list[Page]:
             begun[one.finding_id] = change.step
             said[one.finding_id] = [one]
     return [Page(step, tuple(said[name])) for name, step in begun.items()]
+
+
+LEADING: Final = frozenset({faults.THERMAL_DRIFT, faults.MEMORY_LEAK, AGEING, RACK_HEAT})
+"""Kinds that reach a limit some time after their onset, so that a page can come before."""
+LONG_STEPS: Final = 3 * HOUR_STEPS
+"""Time from onset to breach from which on the lead of a page counts."""
+
+
+def paging(recording: Recording, changes: Iterable[Change], passed: Mapping[int, int]) -> dict[str, Any]:
+    """Pages where none is held: their number, precision, recall, and how long before the limit was passed they came.
+
+    A fault whose page has not come when its limit is passed is missed, unless it comes at once.
+    """
+    size = recording.size
+    sent = [page for page in pages(changes) if page.first.scope is not Scope.FLEET]
+    true: set[int] = set()
+    paged, leads = 0, []
+    for number, fault in enumerate(recording.faults):
+        mine = [page for page in sent if _meets(fault, page, size)]
+        true |= {id(page) for page in mine}
+        breach = passed.get(number)
+        leading = fault.kind in LEADING and breach is not None and breach - fault.onset >= LONG_STEPS
+        if breach is not None and leading:
+            lead = breach - mine[0].step if mine else 0
+            leads.append(round(max(lead, 0) * STEP_SECONDS / 60))
+            paged += lead > 0
+        else:
+            paged += bool(mine)
+    return {
+        "pages_per_day": round(len(sent) / (size.days - 1), 2),
+        "precision": round(len(true) / len(sent), 3) if sent else None,
+        "recall": paged,
+        "lead_minutes": leads,
+        "false_causes": dict(Counter(page.first.cause.value for page in sent if id(page) not in true)),
+    }
 
 
 def score(recording: Recording, changes: list[Change]) -> dict[str, Any]:

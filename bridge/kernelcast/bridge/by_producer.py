@@ -1,6 +1,6 @@
-"""A counter with the labels job, instance and one more, in a bounded number of series.
+"""A counter with the labels job and instance, and perhaps one more, in a bounded number of series.
 
-`Instruments` counts identity conflicts with it, `DeltaInstruments` lost delta points. Producers come from messages, so
+`Instruments` counts identity conflicts and points in the future with it. Producers come from messages, so
 without a bound a fleet of short-lived jobs would fill the registry.
 """
 
@@ -24,7 +24,7 @@ Name = tuple[str, str]
 
 
 class CountedByProducer:
-    """A counter by job, instance and one more label. Only the consuming thread counts; any thread may scrape it.
+    """A counter by job, instance and perhaps a label. Only the consuming thread counts; any thread may scrape it.
 
     At most `MAX_PRODUCERS` producers have series of their own; all others count as `other`. So the counter has at most
     `(MAX_PRODUCERS + 1) * len(kinds)` series.
@@ -38,7 +38,7 @@ class CountedByProducer:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Count by the values of the third label, `kinds`.
+        """Count by the values of the third label, `kinds`; one empty kind if there is no such label.
 
         Invariant: `_counted_seconds` is in the order of the last counts, so its first item is the idlest producer.
         """
@@ -46,12 +46,12 @@ class CountedByProducer:
         self._kinds = tuple(kinds)
         self._counted_seconds: dict[Name, float] = {}
         for kind in self._kinds:
-            self._counter.labels(*OTHERS, kind)
+            self._counter.labels(*_labels(OTHERS, kind))
 
     def count(self, producer: Name, kind: str, count: int) -> None:
         """Add to a producer's count."""
         if count:
-            self._counter.labels(*self._counted_as(producer), kind).inc(count)
+            self._counter.labels(*_labels(self._counted_as(producer), kind)).inc(count)
 
     def _counted_as(self, producer: Name) -> Name:
         now_seconds = self._monotonic()
@@ -68,5 +68,9 @@ class CountedByProducer:
             return False
         del self._counted_seconds[oldest]
         for kind in self._kinds:
-            self._counter.remove(*oldest, kind)
+            self._counter.remove(*_labels(oldest, kind))
         return True
+
+
+def _labels(producer: Name, kind: str) -> tuple[str, ...]:
+    return (*producer, kind) if kind else producer

@@ -22,13 +22,10 @@ _TYPES: Final = (
 class ExampleSource:
     """Identities of the five example series, in place of a decoder. Series i has the type `_TYPES[i]`."""
 
-    def __init__(self, temporality: Temporality) -> None:
-        self._temporality = temporality
-
     def identity(self, number: int) -> SeriesIdentity:
         """The identity of one of the five series."""
         kind = _TYPES[number]
-        temporality = Temporality.UNSPECIFIED if kind == PointType.GAUGE else self._temporality
+        temporality = Temporality.UNSPECIFIED if kind == PointType.GAUGE else Temporality.CUMULATIVE
         name, attributes = f"example.{number}", (("kernel", "k"),)
         return SeriesIdentity(
             _RESOURCE, "", "", name, "s", kind, temporality, monotonic=kind == PointType.SUM, attributes=attributes

@@ -8,24 +8,20 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from kernelcast.bridge.delta.accumulate import Accumulator
-from kernelcast.bridge.delta.persistence.freeze import freeze, thaw
-from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.example_points import ExampleSource, example_points
 from kernelcast.bridge.expose.formats import encode as encode_page
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.inputs import IdentitySource
-from kernelcast.bridge.push.warm_up import warm_up as push
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import MessageColumns
 from kernelcast.bridge.tables.labels import LabelIndex
 from kernelcast.bridge.tables.producers import ProducerRules
 from kernelcast.bridge.tables.slots import SeriesLimits
-from kernelcast.columnar import Decoded, Decoder, Resource, Sample, Temporality, encode
+from kernelcast.columnar import Decoded, Decoder, Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals
 
-__all__ = ["deltas", "protobuf", "push", "run_messages_through", "series_and_text"]
+__all__ = ["protobuf", "run_messages_through", "series_and_text"]
 
 
 def series_and_text() -> None:
@@ -41,17 +37,7 @@ def protobuf() -> None:
 
 def _run_examples(formats: Iterable[Format]) -> None:
     decoded, messages = example_points()
-    _run_through_store(decoded, messages, ExampleSource(Temporality.CUMULATIVE), formats)
-
-
-def deltas() -> None:
-    """Take sums and histograms with a gap through an accumulator, a snapshot and back."""
-    order = Order(0, 1, 1)
-    totals, again = Accumulator(order, max_series=5), Accumulator(order, max_series=5)
-    decoded, messages = example_points(times=(2, 4))
-    totals.accumulate(decoded, messages, ExampleSource(Temporality.DELTA))
-    thaw(again.rows, freeze(totals.rows, totals.rows.in_use(), {0: 0}), {0: 0})
-    again.free(again.rows.in_use())
+    _run_through_store(decoded, messages, ExampleSource(), formats)
 
 
 def run_messages_through() -> None:

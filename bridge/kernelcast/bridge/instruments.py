@@ -12,9 +12,8 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Histogram
 
 from kernelcast.bridge.by_producer import CountedByProducer
-from kernelcast.bridge.delta.columns import OUTCOMES, OVERLAP
 from kernelcast.bridge.partitions.tombstones import TOMBSTONE_KINDS
-from kernelcast.bridge.tables.columns import CLAMPED, DISCARD_CAUSES, OTHER_REPLICA, SIGNS, Int64Array
+from kernelcast.bridge.tables.columns import DISCARD_CAUSES, SIGNS, Int64Array
 from kernelcast.bridge.tables.producers import Conflicts
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import Metric
@@ -41,8 +40,8 @@ class Instruments:
         self.formats = counter(rows.FORMATS, registry)
         self.points = counter(rows.POINTS, registry)
         self.discarded = counter(rows.DISCARDED_POINTS, registry)
-        self.identity_conflicts = CountedByProducer(rows.IDENTITY_CONFLICTS, (*SIGNS, OUTCOMES[OVERLAP]), registry)
-        self.clamped = counter(rows.CLAMPED_POINTS, registry)
+        self.identity_conflicts = CountedByProducer(rows.IDENTITY_CONFLICTS, SIGNS, registry)
+        self.clamped = CountedByProducer(rows.CLAMPED_POINTS, ("",), registry)
         self.decode_failures = counter(rows.DECODE_FAILURES, registry)
         self.series = gauge(rows.SERIES, registry)
         self.lines = gauge(rows.LINES, registry)
@@ -54,7 +53,6 @@ class Instruments:
         self.unkeyed = counter(rows.UNKEYED_MESSAGES, registry)
         self.skipped = counter(rows.SKIPPED_MESSAGES, registry)
         self.left = counter(rows.DEADLETTERS_LEFT, registry)
-        self.other_replicas = counter(rows.OTHER_REPLICAS_POINTS, registry)
         self.offset_restarts = counter(rows.OFFSET_RESTARTS, registry)
         self.partitions = gauge(rows.PARTITIONS, registry)
         self.topic_partitions = gauge(rows.TOPIC_PARTITIONS, registry)
@@ -105,9 +103,6 @@ class Instruments:
                 self.discarded.labels(cause).inc(int(outcomes[code]))
         if unsupported:
             self.discarded.labels(UNSUPPORTED).inc(unsupported)
-        self.other_replicas.inc(int(outcomes[OTHER_REPLICA]))
-        if outcomes[CLAMPED]:
-            self.clamped.inc(int(outcomes[CLAMPED]))
 
     def count_conflicts(self, conflicts: Conflicts) -> None:
         """Count signs that live producers share an identity."""
@@ -125,7 +120,7 @@ class Instruments:
             self.discarded.labels(cause)
         for cause in ("expired", "revoked", "tombstone"):
             self.removed.labels(cause)
-        for reason in ("repeated", "other_replica", "dead_letter"):
+        for reason in ("repeated", "dead_letter"):
             self.left.labels(reason)
         for event in ("assigned", "revoked", "lost"):
             self.rebalances.labels(event)

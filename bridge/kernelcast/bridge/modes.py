@@ -1,18 +1,13 @@
-"""The three modes of running several replicas, and their settings and Kafka properties; `Bridge` asks for them."""
+"""The two modes of running several replicas, and their settings and Kafka properties; `Bridge` asks for them."""
 
 import re
-import socket
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.runtime.kafka.connect import CONSUMER_PROPERTIES
 from kernelcast.wire.errors import ConfigurationError
-
-_ORDINAL: Final = re.compile(r"-(\d{1,4})(?:\.|$)")
-"""The ordinal at the end of the name of a StatefulSet's pod; a domain may follow."""
 
 
 def check(settings: BridgeSettings) -> None:
@@ -21,7 +16,7 @@ def check(settings: BridgeSettings) -> None:
     Raises:
         ConfigurationError: They contradict each other.
     """
-    share_of(settings, socket.gethostname())
+    _check_group(settings)
     max_lag_seconds_of(settings)
     for topic in settings.topics:
         if topic.startswith("^"):
@@ -31,40 +26,8 @@ def check(settings: BridgeSettings) -> None:
                 raise ConfigurationError(f"bridge.topics: {topic} is not a regular expression: {error}") from None
 
 
-def share_of(settings: BridgeSettings, host_name: str) -> Share | None:
-    """Return the share of all series that this replica keeps; None if it keeps everything that it reads.
-
-    Raises:
-        ConfigurationError: The settings of the modes contradict each other, or the replica's index is not known.
-    """
-    _check_groups(settings)
-    if settings.mode != "sharded":
-        if settings.replica_count > 1 or settings.replica_index is not None:
-            raise ConfigurationError(
-                f"bridge.replica_index and replica_count belong to mode sharded, and bridge.mode is {settings.mode}; "
-                "leave them out, or set bridge.mode to sharded"
-            )
-        return None
-    index = settings.replica_index if settings.replica_index is not None else _ordinal(host_name)
-    if index is None and settings.replica_count == 1:
-        index = 0
-    if index is None:
-        raise ConfigurationError(
-            f"bridge.replica_index is not set, and the host's name {host_name} does not end in a number; "
-            "set it, from 0, differently in each replica"
-        )
-    if index >= settings.replica_count:
-        raise ConfigurationError(
-            f"bridge.replica_index is {index}; it must be below bridge.replica_count, which is "
-            f"{settings.replica_count}; raise the count in every replica"
-        )
-    return Share(index, settings.replica_count)
-
-
-def group_of(settings: BridgeSettings, share: Share | None) -> str:
-    """Return the group to which offsets are committed; replicas that read the same partitions must not share one."""
-    if settings.mode == "sharded" and share is not None:
-        return f"{settings.group_id}-sharded-{share.index}"
+def group_of(settings: BridgeSettings) -> str:
+    """Return the group to which offsets are committed; replicas that read the same partitions join none."""
     return settings.group_id if settings.mode == "group" else f"{settings.group_id}-replica"
 
 
@@ -112,7 +75,7 @@ def max_lag_seconds_of(settings: BridgeSettings) -> float:
     return settings.max_lag_seconds
 
 
-def _check_groups(settings: BridgeSettings) -> None:
+def _check_group(settings: BridgeSettings) -> None:
     if settings.mode == "group":
         return
     for name, given in (
@@ -124,8 +87,3 @@ def _check_groups(settings: BridgeSettings) -> None:
                 f"bridge.{name} is set, and bridge.mode is {settings.mode}, which joins no group; "
                 "leave it out, or set bridge.mode to group"
             )
-
-
-def _ordinal(host_name: str) -> int | None:
-    found = _ORDINAL.search(host_name)
-    return int(found.group(1)) if found is not None else None

@@ -1,8 +1,7 @@
 """The bridge service: Kafka → store → `/metrics`, and Alertmanager → Kafka. `command` runs one `Bridge` per process.
 
 Threads: `consume` compiles, then reads Kafka and is the only one that changes the store; the web server's threads take
-snapshots of the store; each push member has its own; `warm-up` ends after compiling the
-parts that readiness does not need.
+snapshots of the store; `warm-up` ends after compiling the parts that readiness does not need.
 """
 
 import socket
@@ -18,11 +17,6 @@ from kernelcast.bridge.browser.runbooks import Runbooks
 from kernelcast.bridge.browser.served import ServedPages
 from kernelcast.bridge.clock import Clock, SystemClock
 from kernelcast.bridge.compilation import Compilation
-from kernelcast.bridge.delta.deltas import Deltas
-from kernelcast.bridge.delta.instruments import DeltaInstruments
-from kernelcast.bridge.delta.persistence.background import run_on_thread
-from kernelcast.bridge.delta.persistence.state import StateTopic
-from kernelcast.bridge.delta.settings import DeltaPolicy
 from kernelcast.bridge.expose import http_sd
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.negotiate import Format
@@ -34,19 +28,16 @@ from kernelcast.bridge.intake.consume import Intake
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.intake.parts import IntakeParts, IntakePolicy
 from kernelcast.bridge.modes import (
+    check,
     group_of,
     max_lag_seconds_of,
     properties_of,
     session_seconds_of,
-    share_of,
 )
-from kernelcast.bridge.push.destinations import STATUS_PATH, Destinations
-from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.bridge.tables.columns import PointRules
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.bridge.tables.producers import ProducerRules
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.translation.translate import Translator
@@ -56,7 +47,6 @@ from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
-from kernelcast.runtime.kafka.replay import TO_THE_END
 from kernelcast.runtime.kafka.topic_names import TopicNames
 from kernelcast.runtime.service_manager import ServiceManager
 from kernelcast.runtime.web.landing import Fact, Front
@@ -66,7 +56,7 @@ from kernelcast.view.html import STYLE
 from kernelcast.wire.catalogue import CATALOGUE
 from kernelcast.wire.catalogue.bridge import TARGET_INFO
 from kernelcast.wire.errors import KernelcastError
-from kernelcast.wire.topics import ALERTS, DEADLETTER, STATE
+from kernelcast.wire.topics import ALERTS, DEADLETTER
 
 STOP_SECONDS: Final = 10.0
 """Longest wait for the consuming thread at a stop: a batch, then leaving the group."""
@@ -74,7 +64,7 @@ FLUSH_SECONDS: Final = 5.0
 """Longest wait for Kafka to acknowledge queued messages at a stop."""
 IDLE_SECONDS: Final = 0.5
 """Interval between two polls for acknowledgements where nothing is read (`scraping: false`)."""
-_WRITTEN: Final = (ALERTS.name, DEADLETTER.name, STATE.name)
+_WRITTEN: Final = (ALERTS.name, DEADLETTER.name)
 """Topics that the bridge writes to."""
 WEBHOOK_PATH: Final = "/api/v1/alerts"
 
@@ -101,33 +91,26 @@ class Bridge:
         clock = clock or SystemClock()
         manager = manager or ServiceManager()
         self._reading = manager.part("reading")
-        share = share_of(settings, socket.gethostname())
+        check(settings)
         registry = CollectorRegistry()
         self._settings = settings
         self._log = structlog.stdlib.get_logger("bridge")
         self._instruments = Instruments(registry)
         self._instruments.lines_limit.set(settings.max_series)
         translator = Translator(settings.translation)
-        self._push = Destinations(
-            settings.push,
-            settings.kafka,
-            reading=ReaderSettings(settings.topics, settings.formats, translator),
-            registry=registry,
-            clock=clock,
-        )
         self._producer = Producer(settings.kafka, client_id="kernelcast-bridge", registry=registry, topics=_WRITTEN)
         self._consumer = Consumer(
             settings.kafka,
-            group_id=group_of(settings, share),
+            group_id=group_of(settings),
             overrides=properties_of(settings),
             metrics=ConsumerMetrics(registry),
             prompt=True,
         )
         dead_letters = DeadLetters(self._producer, registry=registry)
         dead_letters.expect(*settings.topics)
-        self._store = _store(settings, registry, translator, share)
+        self._store = _store(settings, registry, translator)
         registry.register(OccupancyCollector(self._store.occupancy))
-        self._intake = self._made_intake(dead_letters, clock, share)
+        self._intake = self._made_intake(dead_letters, clock)
         self._discovery = Discovery(self._consumer, self._intake, TopicNames(settings.topics), clock=clock)
         self._compiled: frozenset[Format] = frozenset()
         self._pages = ServedPages(settings.pages)
@@ -153,7 +136,6 @@ class Bridge:
         """
         self._web.start()
         self._thread.start()
-        self._push.start()
         return self
 
     def wait(self, timeout_seconds: float) -> None:
@@ -169,7 +151,6 @@ class Bridge:
         """Leave the group, finish open requests, flush the producer."""
         self._stopping.set()
         self._compilation.stop()
-        self._push.stop()
         self._pages.stop()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
@@ -211,10 +192,9 @@ class Bridge:
             self._close_reading()
 
     def _close_reading(self) -> None:
-        """Leave the group and save the last state; the end is signalled whatever fails, so that the process ends."""
+        """Leave the group; the end is signalled whatever fails, so that the process ends."""
         try:
             self._consumer.close()
-            self._intake.close()
         except Exception as error:  # noqa: BLE001  the process must end and say so
             self._failure = self._failure or f"{type(error).__name__}: {error}"
             self._log.exception("closing the consumer failed")
@@ -235,27 +215,7 @@ class Bridge:
             self._producer.poll(IDLE_SECONDS)
             self._reading.progressed()
 
-    def _deltas(self, clock: Clock) -> Deltas:
-        """Make the running totals of delta series; they open a new reader for each read of snapshots."""
-        settings, grouped = self._settings, self._settings.mode == "group"
-        owner = settings.group_id if grouped else f"{settings.group_id}-{settings.mode}"
-        state = StateTopic(
-            owner,
-            self._producer,
-            lambda: Consumer(settings.kafka, group_id=f"{owner}-state", overrides=TO_THE_END),
-            now_ns=clock.now_ns,
-        )
-        tolerance_ns = round(settings.future_tolerance_seconds * 1e9)
-        policy = DeltaPolicy(
-            settings.deltas,
-            settings.ttl_seconds,
-            tolerance_ns,
-            by_partition=grouped,
-            hold_seconds=settings.ttl_floor_seconds,
-        )
-        return Deltas(policy, state, DeltaInstruments(self._instruments.registry), clock, starter=run_on_thread)
-
-    def _made_intake(self, dead_letters: DeadLetters, clock: Clock, share: Share | None) -> Intake:
+    def _made_intake(self, dead_letters: DeadLetters, clock: Clock) -> Intake:
         settings = self._settings
         return Intake(
             IntakeParts(
@@ -265,15 +225,14 @@ class Bridge:
                 dead_letters,
                 self._instruments,
                 clock,
-                self._deltas(clock),
             ),
             IntakePolicy(
                 settings.ttl_seconds,
                 max_lag_seconds_of(settings),
                 grouped=settings.mode == "group",
-                share=share,
                 session_seconds=session_seconds_of(settings),
                 topics=TopicNames(settings.topics),
+                tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
             ),
         )
 
@@ -303,7 +262,6 @@ class Bridge:
             routes=[
                 Route(http_sd.PATH, http_sd.discovery(settings.advertised_address)),
                 *(webhook.routes(WEBHOOK_PATH) if settings.webhook else []),
-                *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
                 *self._pages.routes(),
                 *Runbooks().routes(),
             ],
@@ -324,7 +282,7 @@ class Bridge:
         if not healthy:
             return False, reason
         if not self._settings.scraping:
-            return self._push.readiness()
+            return True, ""
         if not self._compiled:
             return False, "it is compiling; a start without compiled code on disk takes a minute of a core"
         return self._intake.readiness()
@@ -332,7 +290,7 @@ class Bridge:
     def _facts(self) -> list[Fact]:
         """Return the lines of the landing page."""
         if not self._settings.scraping:
-            return [Fact("Series", "this bridge only pushes: bridge.scraping is false")]
+            return [Fact("Series", "none: bridge.scraping is false")]
         return [Fact("Lines on /metrics", f"{self._store.lines:,}")] if self._compiled else []
 
     def _unknown(self) -> str:
@@ -349,15 +307,12 @@ class Bridge:
         return doubtful
 
 
-def _store(
-    settings: BridgeSettings, registry: CollectorRegistry, translator: Translator, share: Share | None
-) -> SeriesStore:
+def _store(settings: BridgeSettings, registry: CollectorRegistry, translator: Translator) -> SeriesStore:
     return SeriesStore(
         SeriesLimits(settings.max_series, settings.max_series_per_metric, settings.max_series_per_producer),
         rules=_rules(settings),
         reserved=_own_names(registry),
         translator=translator,
-        share=share,
         producers=ProducerRules(settings.max_producers, round(settings.ttl_seconds * 1e3)),
     )
 
@@ -365,7 +320,6 @@ def _store(
 def _rules(settings: BridgeSettings) -> PointRules:
     """Make the store's rules; a series whose interval is not known yet stays one time-to-live."""
     return PointRules(
-        tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
         takeover_ms=round(settings.takeover_seconds * 1e3),
         unlearned_ms=round(settings.ttl_seconds * 1e3 / settings.missed_intervals),
         missed_intervals=settings.missed_intervals,

@@ -1,6 +1,6 @@
 """Compiles functions before the first message: 45 s of a core the first time, later machine code is read from disk.
 
-Parts that not every site needs (delta points, protobuf) are compiled while the first messages are read; a caller that
+Parts that not every site needs (protobuf) are compiled while the first messages are read; a caller that
 needs them earlier waits.
 
     python -m kernelcast.bridge.warm_up             what readiness needs
@@ -74,8 +74,6 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
             "series_and_text",
         ),
         "protobuf": _unit(("kernelcast.bridge.expose.protobuf",), "protobuf"),
-        "deltas": _unit(("kernelcast.bridge.delta.",), "deltas"),
-        "push": _unit(("kernelcast.bridge.push.",), "push"),
         "forecasts": _unit(
             ("kernelcast.predictor.forecasting.",), "warm_up", "kernelcast.predictor.forecasting.machine_code"
         ),
@@ -83,8 +81,8 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
 )
 """Parts by name, in the order of compilation; the first two each take half of the time to readiness."""
 NEEDED_TO_BE_READY: Final = ("decoder", "series")
-NEEDED_LATER: Final = ("protobuf", "deltas")
-"""Compiled after readiness. `push` and `forecasts` are in neither list: push members and predictors compile them."""
+NEEDED_LATER: Final = ("protobuf",)
+"""Compiled after readiness. `forecasts` is in neither list: predictors compile it."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -72,7 +72,12 @@ def apply_command(
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", min=1, help="Of topics made now; fixed from then on.", show_default=False),
+        typer.Option(
+            "--partitions",
+            min=1,
+            help="Of topics made now; fixed from then on. Orders and policy have one.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Create missing topics and correct settings; exits with 1 if a topic still differs from the contract."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from kernelcast.view.page import ScrapedPage
 from kernelcast.view.rates import History, KernelNow, ProgramNow
-from kernelcast.view.words import number, since, source_of, subject_of, time_left
+from kernelcast.view.words import duration, number, since, source_of, subject_of, time_left
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.verdict import verdict
 
@@ -238,7 +238,7 @@ class Picture:
                     {"program": one.name, **asdict(one), "phases": dict(one.phases), "verdict": verdict_of(one)}
                     for one in self.programs
                 ],
-                "kernels": [{**asdict(one), "change_ratio": one.change_ratio} for one in self.kernels],
+                "kernels": [asdict(one) for one in self.kernels],
                 "predictions": [asdict(one) for one in self.predictions],
                 "no_prediction": "" if self.predictions else self.no_prediction,
                 "hints": [asdict(one) for one in self.hints],
@@ -348,7 +348,17 @@ class Recent:
 
 def verdict_of(program: ProgramNow) -> str:
     """What a program's time goes into, in a sentence; empty where its phases are not known."""
-    return verdict(dict(program.phases))
+    slow = program.slow_rank
+    if slow is not None:
+        own, peers = duration(slow.own_seconds), duration(slow.peers_seconds)
+        return f"rank {slow.rank} holds the others up: {own} a step outside backward, they take {peers}"
+    return verdict(dict(program.phases), has_peers=program.ranks > 1)
+
+
+def has_ended(program: ProgramNow) -> bool:
+    """Whether no process of a program is there any more; its totals stay on the page."""
+    runs = program.now or program.steps_per_second or program.launches_per_second
+    return bool(program.phases) and not runs and program.steps_per_second is not None
 
 
 def is_idle(program: ProgramNow) -> bool:
@@ -369,11 +379,13 @@ def _news(picture: Picture) -> tuple[News, ...]:
         ),
     ]
     for program in picture.programs:
-        sentence = verdict_of(program)
+        sentence = "" if has_ended(program) else verdict_of(program)
         if is_idle(program):
             found.append(News("bad", f"{program.name} has made no step for {since(program.idle_seconds)}"))
         elif sentence.startswith("input-bound"):
             found.append(News("warn", f"{program.name} is {sentence}"))
+        elif program.slow_rank is not None and sentence:
+            found.append(News("warn", f"{program.name}: {sentence}"))
     return tuple(sorted(found, key=lambda news: news.level != "bad"))
 
 

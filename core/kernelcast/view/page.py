@@ -24,6 +24,7 @@ _STEP_ROWS: Final = (
 ROWS: Final = (
     *(*device.ROWS, gpu.GPU_UP),
     *(kernel.DURATION, kernel.LAUNCHES, kernel.PROBE_RUNNING, kernel.PROBE_MEASURED, *_STEP_ROWS),
+    *(kernel.KERNEL_INFO, kernel.PROGRAM_INFO),
     *(kernel.TUNABLE_INFO, kernel.HINT_OUTCOMES, kernel.HINT_MEASURED),
     *(forecast.FORECAST_VALUE, forecast.JUDGED_SERIES, forecast.DEGRADATION_PROBABILITY),
     *(forecast.DEGRADATION_TIME, forecast.DEGRADATION_CROSSED),
@@ -44,6 +45,11 @@ SeriesKey = tuple[tuple[str, str], ...]
 def program_of(labels: Mapping[str, str]) -> SeriesKey:
     """Labels of the program on a GPU that a series belongs to."""
     return tuple((name, labels[name]) for name in kernel.PROGRAM_LABELS if labels.get(name))
+
+
+def work_of(labels: Mapping[str, str]) -> SeriesKey:
+    """Labels of a kernel of a program on a GPU."""
+    return (*program_of(labels), ("kernel", labels.get("kernel", "")))
 
 
 @dataclass(slots=True)
@@ -142,6 +148,8 @@ class ScrapedPage:
     programs: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     # Labels of a program on a GPU to its times; programs of other producers have none.
     times: dict[SeriesKey, ProgramTimes] = field(default_factory=lambda: defaultdict(ProgramTimes))
+    # Labels of a kernel of a program to its launch configuration, and of a program to the versions that it runs on.
+    works: dict[SeriesKey, SeriesKey] = field(default_factory=dict)
     # Labels of a program on a GPU, of one rank, to its steps; programs that made none have no entry.
     steps: dict[SeriesKey, StepTotals] = field(default_factory=lambda: defaultdict(StepTotals))
     # Values of the label `source` on GPUs, programs and kernels; empty for live data.
@@ -305,6 +313,9 @@ def _add_hint(page: ScrapedPage, sample: Sample) -> None:
 
 def _add_kernel(page: ScrapedPage, sample: Sample) -> None:
     labels = sample.labels
+    if sample.name == kernel.KERNEL_INFO.prometheus_name:
+        page.works[work_of(labels)] = tuple(sorted(labels.items()))
+        return
     stats = page.kernels.setdefault(labels["kernel"], KernelStats())
     program = labels.get("program", "")
     stats.programs.add(program)
@@ -327,8 +338,10 @@ def _add_kernel(page: ScrapedPage, sample: Sample) -> None:
 
 
 def _add_steps(page: ScrapedPage, sample: Sample) -> None:
-    """Add a sample of a program's steps; rows about its memory, versions and compilations add nothing."""
+    """Add a sample of a program's steps; of its versions, too; rows about its memory and compilations add nothing."""
     name, labels, value = sample.name, sample.labels, sample.value
+    if name == kernel.PROGRAM_INFO.prometheus_name:
+        page.works[program_of(labels)] = tuple(sorted(labels.items()))
     if name not in _STEP_NAMES:
         return
     page.sources.add(labels.get("source", ""))

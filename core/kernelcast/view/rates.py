@@ -5,8 +5,9 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Final, NamedTuple, TypeAlias
 
 from kernelcast.view.page import (
     KernelStats,
@@ -16,47 +17,50 @@ from kernelcast.view.page import (
     SeriesKey,
     StepTotals,
     program_of,
+    work_of,
 )
 
 NOW_SECONDS: Final = 30.0
 """Time over which a rate is measured: sources report every 1 to 10 s, so it spans several reports."""
-
+LEAST_STEPS: Final = 3.0
+"""Steps between two pages from which ranks are compared."""
+SLOW_RATIO: Final = 0.1
+"""Part of a step by which a rank's own work is longer than its peers' before it is named."""
 
 _Shares: TypeAlias = Mapping[SeriesKey, float]
 """Share of measured time by program; 0 if nothing was measured, and no entry for programs that do not count it."""
+_Work: TypeAlias = tuple[SeriesKey | None, SeriesKey | None]
+"""Launch configuration of a kernel, and versions of its program, as their labels; None where they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelNow:
-    """One kernel in the time between two pages."""
+    """One kernel in the time between two pages.
 
-    # The label `kernel`.
+    Attributes:
+        name: The label `kernel`.
+        programs: Programs that launch it.
+        collective: Whether it waits for other GPUs.
+        launches: Launches since the beginning.
+        launches_per_second: None before there are two pages, and where nothing was measured between them.
+        busy_ratio: GPU seconds a second: 1 is a whole GPU.
+        mean_seconds: Mean duration of the launches in this time; None where none was timed.
+        before_seconds: Mean duration of all launches before this time, with the present configuration and versions.
+        p50_seconds, p99_seconds: Median and 99th percentile since the beginning.
+        change_ratio: Duration now by before, each program on each GPU by itself; None where none can be compared.
+    """
+
     name: str
-    # Programs that launch it.
     programs: tuple[str, ...]
-    # Whether it waits for other GPUs.
     collective: bool
-    # Launches since the beginning.
     launches: float
-    # Launches a second; None before there are two pages, and where nothing was measured between them.
     launches_per_second: float | None
-    # GPU seconds a second: 1 is a whole GPU.
     busy_ratio: float | None
-    # Mean duration of the launches in this time; None where none was timed.
     mean_seconds: float | None
-    # Mean duration of all launches before this time.
     before_seconds: float | None
-    # Median since the beginning.
     p50_seconds: float | None
-    # 99th percentile since the beginning.
     p99_seconds: float | None
-
-    @property
-    def change_ratio(self) -> float | None:
-        """Mean duration now, relative to before."""
-        if self.mean_seconds is None or not self.before_seconds:
-            return None
-        return self.mean_seconds / self.before_seconds
+    change_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class ProgramNow:
         now: Phases that its processes are in.
         idle_seconds: Time since the last step or change of phase of its slowest rank; None where that is not known.
         launches_per_second: Kernel launches; None before there are two pages, and if nothing was measured.
+        slow_rank: The rank that the others wait for in backward; None where none stands out.
     """
 
     name: str
@@ -86,6 +91,21 @@ class ProgramNow:
     now: tuple[str, ...]
     idle_seconds: float | None
     launches_per_second: float | None
+    slow_rank: "SlowRank | None" = None
+
+
+class SlowRank(NamedTuple):
+    """A rank whose own work takes longer than that of its peers, which wait for it in backward.
+
+    Attributes:
+        rank: Its label `rank`.
+        own_seconds: Time of a step outside backward.
+        peers_seconds: The median of the others' time outside backward.
+    """
+
+    rank: str
+    own_seconds: float
+    peers_seconds: float
 
 
 @dataclass(slots=True)
@@ -98,6 +118,7 @@ class History:
 
     changed_seconds: float | None = None
     _pages: deque[tuple[float, ScrapedPage]] = field(default_factory=deque)
+    _works: dict[SeriesKey, tuple[_Work, KernelTotals]] = field(default_factory=dict)
 
     def add(self, now_seconds: float, page: ScrapedPage) -> None:
         """Add a page; those before the measured time are forgotten, and all after a clock that has been set back."""
@@ -107,8 +128,22 @@ class History:
         if self._pages and page.ticks is not None and page.ticks != self._pages[-1][1].ticks:
             self.changed_seconds = now_seconds
         self._pages.append((now_seconds, page))
+        self._works = {
+            series: self._since(series, totals, page)
+            for stats in page.kernels.values()
+            for series, totals in stats.series.items()
+        }
         while len(self._pages) > 2 and self._pages[1][0] <= now_seconds - NOW_SECONDS:
             self._pages.popleft()
+
+    def _since(self, series: SeriesKey, totals: KernelTotals, page: ScrapedPage) -> tuple["_Work", KernelTotals]:
+        """What a series' kernel works on, and its totals when that began."""
+        labels = dict(series)
+        work = (page.works.get(work_of(labels)), page.works.get(program_of(labels)))
+        before, begun = self._works.get(series, (work, KernelTotals()))
+        if totals.count < begun.count:
+            begun = KernelTotals()
+        return work, begun if work == before else replace(totals)
 
     @property
     def page(self) -> ScrapedPage | None:
@@ -142,7 +177,7 @@ class History:
         (_, old), (_, new) = self._pages[0], self._pages[-1]
         shares = _shares(new, old)
         return [
-            _kernel_rates(name, stats, old.kernels.get(name), (self.span_seconds, shares))
+            _kernel_rates(name, stats, old.kernels.get(name), (self.span_seconds, shares), self._works)
             for name, stats in new.kernels.items()
         ]
 
@@ -161,7 +196,7 @@ class History:
             several = len(jobs[name]) > 1 and totals.job
             members.setdefault(f"{name} ({totals.job})" if several else name, {})[key] = totals
         return [
-            _program(name, [self._grown(key, ranks[key]) for key in ranks], now_seconds, launches.get(name))
+            _program(name, {key: self._grown(key, ranks[key]) for key in ranks}, now_seconds, launches.get(name))
             for name, ranks in sorted(members.items())
         ]
 
@@ -190,7 +225,10 @@ def _launch_rates(new: ScrapedPage, old: ScrapedPage, span_seconds: float) -> di
     return {program: _rate(increases, span_seconds, shares) for program, increases in grown.items()}
 
 
-def _program(name: str, ranks: Sequence[_RankNow], now_seconds: float, launches: float | None) -> ProgramNow:
+def _program(
+    name: str, by_rank: Mapping[SeriesKey, _RankNow], now_seconds: float, launches: float | None
+) -> ProgramNow:
+    ranks = list(by_rank.values())
     totals, grown = [rank.totals for rank in ranks], [rank.grown for rank in ranks]
     measured = [rank for rank in ranks if rank.span_seconds]
     steps = [rank.grown.steps / rank.span_seconds for rank in measured]
@@ -209,7 +247,28 @@ def _program(name: str, ranks: Sequence[_RankNow], now_seconds: float, launches:
         tuple(sorted(set().union(*(one.now for one in totals)))),
         max(0.0, now_seconds - min(progress)) if progress else None,
         launches,
+        _slow_rank({dict(key).get("rank", ""): rank.grown for key, rank in by_rank.items()}),
     )
+
+
+def _slow_rank(grown: Mapping[str, StepTotals]) -> SlowRank | None:
+    """Return the rank that does most outside backward, where that is a tenth of a step more than the others do.
+
+    In data-parallel training the ranks meet in backward: one that comes later waits less there, the others wait more.
+    """
+    own, step_seconds = {}, []
+    for rank, one in grown.items():
+        whole = sum(one.phases.values())
+        if one.steps < LEAST_STEPS or not one.phases.get("backward"):
+            return None
+        own[rank] = (whole - one.phases["backward"]) / one.steps
+        step_seconds.append(whole / one.steps)
+    if len(own) < 2 or "" in own:
+        return None
+    slowest = max(own, key=lambda rank: own[rank])
+    peers = median(seconds for rank, seconds in own.items() if rank != slowest)
+    stands_out = own[slowest] - peers >= SLOW_RATIO * median(step_seconds)
+    return SlowRank(slowest, own[slowest], peers) if stands_out else None
 
 
 def _step_increase(new: StepTotals, old: StepTotals) -> StepTotals:
@@ -269,14 +328,27 @@ def _increases(new: KernelStats, old: KernelStats | None) -> dict[SeriesKey, Ker
     return increases
 
 
-def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, measured: tuple[float, _Shares]) -> KernelNow:
-    """Return a kernel's rates, and its mean duration against that of all launches before this time."""
+def _kernel_rates(
+    name: str,
+    new: KernelStats,
+    old: KernelStats | None,
+    measured: tuple[float, _Shares],
+    works: Mapping[SeriesKey, tuple[_Work, KernelTotals]],
+) -> KernelNow:
+    """Return a kernel's rates, and its mean duration against that of the launches before this time."""
     span_seconds, shares = measured
-    grown, before = KernelTotals(), KernelTotals(new.launches, new.count, new.seconds)
+    grown, before, compared, expected = KernelTotals(), KernelTotals(), 0.0, 0.0
     increases = _increases(new, old)
-    for increase in increases.values():
+    for series, increase in increases.items():
         grown.add(increase)
-        before.add(increase, -1)
+        own = replace(new.series[series])
+        own.add(increase, -1)
+        own.add(works[series][1], -1)
+        if own.count <= 0:
+            continue  # the work, or the series itself, began within this time
+        before.add(own)
+        if increase.count:
+            compared, expected = compared + increase.seconds, expected + increase.count * own.seconds / own.count
     mean = grown.seconds / grown.count if grown.count else None
     rate = _rate(increases, span_seconds, shares)
     # Launches a second times mean duration: all launches count, although only some were timed.
@@ -292,4 +364,5 @@ def _kernel_rates(name: str, new: KernelStats, old: KernelStats | None, measured
         before.seconds / before.count if before.count else None,
         new.quantile_seconds(0.5),
         new.quantile_seconds(0.99),
+        compared / expected if expected and span_seconds else None,
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kernelcast.view.model import HintNow, Level, Picture, Prediction, is_idle, verdict_of
+from kernelcast.view.model import HintNow, Level, Picture, Prediction, has_ended, is_idle, verdict_of
 from kernelcast.view.rates import KernelNow, ProgramNow
 from kernelcast.view.words import (
     ABSENT,
@@ -175,7 +175,11 @@ def _program(one: ProgramNow) -> tuple[Cell, ...]:
     word, bound, _ = sentence.partition("-bound:")
     words = f"{word}-bound: {shares}" if bound else shares
     level: Level = "warn" if word == "input" else ""
-    if is_idle(one):
+    if has_ended(one):
+        level, words = "", f"has ended: {shares}"
+    elif one.slow_rank is not None:
+        level, words = "warn", sentence
+    elif is_idle(one):
         level, words = "bad", f"no step for {since(one.idle_seconds)}, in {', '.join(one.now)}"
     elif not words:
         words = f"{rate(one.launches_per_second)} kernel launches/s" if one.launches_per_second is not None else ABSENT

@@ -13,6 +13,7 @@
     │   └── DeviceError         a device or its driver
     ├── WireError               bytes that break the contract
     │   ├── DecodeError         a message that is truncated, malformed or over a limit
+    │   ├── DeltaError          a message with points of delta temporality
     │   ├── FrameError          a probe's frame
     │   └── EventError          a CloudEvent
     ├── RequestError            an HTTP request that asks for what cannot be: answered with 400
@@ -86,6 +87,10 @@ class DecodeError(WireError):
     """A message that is truncated, malformed, or over a limit; none of it is used."""
 
 
+class DeltaError(WireError):
+    """A message with points of delta temporality, which the bridge does not show; its other points are used."""
+
+
 class FrameError(WireError):
     """A frame on the probe's socket that breaks the protocol."""
 
@@ -107,11 +112,12 @@ class PrometheusError(KernelcastError):
 
     Attributes:
         status: Status of its HTTP answer; 0 where there was none.
+        retry_after_seconds: Time after which it wants to be asked again; 0 where it did not say so.
     """
 
-    def __init__(self, message: str, *, status: int = 0) -> None:
+    def __init__(self, message: str, *, status: int = 0, retry_after_seconds: float = 0.0) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.retry_after_seconds = status, retry_after_seconds
 
 
 class TunableError(KernelcastError):

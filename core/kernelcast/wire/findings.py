@@ -6,8 +6,12 @@ begins, whenever its state changes, and when it is over. `kernelcast findings ma
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from kernelcast.wire.catalogue.meanings import Cause
+
+LIMIT_QUANTILES: Final = ("0.1", "0.5", "0.9")
+"""Shares of the probability whose times `Finding.seconds_to_limit` has."""
 
 
 class FindingState(StrEnum):
@@ -109,6 +113,7 @@ class Finding:
         probability: Of reaching the limit within the longest horizon; None where nothing is predicted.
         seconds_to_limit: Times by which 10, 50 and 90 per cent of the probability have reached it; None for never.
         began_ns: Begin, Unix nanoseconds.
+        passed_ns: When the limit was passed, Unix nanoseconds; 0 before.
         updated_ns: Time of this state.
         ended_ns: End; 0 while it lasts.
         series: Number of series that it explains.
@@ -129,6 +134,7 @@ class Finding:
     probability: float | None = None
     seconds_to_limit: tuple[float | None, float | None, float | None] | None = None
     began_ns: int = 0
+    passed_ns: int = 0
     updated_ns: int = 0
     ended_ns: int = 0
     series: int = 1

@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from kernelcast.wire.catalogue.diagnosis.rules import RULES
-
-INPUT_BOUND: Final = next(rule.thresholds[0].limit for rule in RULES if rule.name == "input_bound")
-"""Share of the step that waits for data from which a program is input-bound."""
 LARGE: Final = 0.2
-"""Share of the time from which a phase beside training is worth a sentence."""
+"""Share of the time from which waiting for data, or a phase beside training, is the thing to say about a program. The
+advice to prefetch more comes earlier (the rule `input_bound`, 5 %): it costs little, and does not name the bound."""
 BESIDE: Final = {
     "compilation": "compilation; a longer run has less of it",
     "checkpoint": "saving checkpoints",
@@ -17,8 +14,13 @@ BESIDE: Final = {
 """Phases that do not train, in the words of a verdict."""
 
 
-def verdict(phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = None) -> str:
+def verdict(phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = None, *, has_peers: bool = False) -> str:
     """Return the most important fact about where the time went, in one sentence; empty without phases.
+
+    Args:
+        phase_seconds: Time by phase. Without `data` the waits for data are in `forward`, and unknown.
+        gpu_idle_ratio: Idle share of the GPU's measured time; None where that is not known.
+        has_peers: Whether other ranks work on the same job: backward then includes the wait for them.
 
     >>> verdict({"data": 3.8, "forward": 3.0, "backward": 3.2})
     'input-bound: 38 % of the step waits for data'
@@ -27,16 +29,31 @@ def verdict(phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = N
     if not total_seconds:
         return ""
     share = {name: seconds / total_seconds for name, seconds in phase_seconds.items()}
-    if share.get("data", 0.0) >= INPUT_BOUND:
+    if share.get("data", 0.0) >= LARGE:
         return f"input-bound: {share['data'] * 100:.0f} % of the step waits for data"
     for phase, words in BESIDE.items():
         if share.get(phase, 0.0) >= LARGE:
             return f"{share[phase] * 100:.0f} % of the time is {words}"
     if gpu_idle_ratio is not None and gpu_idle_ratio >= LARGE:
         return f"host-bound: the GPU is idle for {gpu_idle_ratio * 100:.0f} % of the time"
-    trains = share.get("forward", 0.0) + share.get("backward", 0.0)
-    waits = f", {share['data'] * 100:.0f} % waits for data" if "data" in share else ""
+    return _of_training(share, has_peers=has_peers)
+
+
+def _of_training(share: Mapping[str, float], *, has_peers: bool) -> str:
+    forward = share.get("forward", 0.0)
+    if "data" not in share and forward >= LARGE:
+        return f"forward or loading data: {forward * 100:.0f} % of the step; probe.data(batches) parts them"
+    trains = forward + share.get("backward", 0.0)
+    waits = f", data {share['data'] * 100:.0f} %" if "data" in share else ""
+    if trains >= 0.5 and has_peers:
+        return f"forward, backward and the wait for other ranks take {trains * 100:.0f} %{waits}"
     if trains >= 0.5:
         return f"compute-bound: forward and backward take {trains * 100:.0f} % of the step{waits}"
     largest = max(share, key=lambda name: share[name])
-    return f"{largest} takes most of the step, {share[largest] * 100:.0f} %{waits}"
+    percent = f"{share[largest] * 100:.0f} %"
+    is_unknown = largest == "other" and not trains
+    return (
+        f"the step's own work takes {percent} of the time; its phases are not known"
+        if is_unknown
+        else f"{largest} takes most of the step, {percent}{waits}"
+    )

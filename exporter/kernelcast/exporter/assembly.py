@@ -175,6 +175,7 @@ def assembled(
             counts=assembly.counts,
             state=state,
             after=lambda: _after_interval(assembly, node, pauses, out.producer),
+            uses_kafka=settings.to_kafka == "on",
             kafka_ready=lambda: _first_trouble(*(part.ready() for part in (out.producer, hints) if part is not None)),
         )
         daemon = Daemon(

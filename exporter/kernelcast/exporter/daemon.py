@@ -37,6 +37,7 @@ class DaemonParts:
         state: File with the aggregator's totals, which the pipeline saves; None where they are not kept.
         kafka_ready: Returns whether Kafka accepts our messages.
         after: Called after each complete interval, to update further metrics.
+        uses_kafka: Whether anything is written to Kafka.
     """
 
     pipeline: Pipeline
@@ -46,6 +47,7 @@ class DaemonParts:
     state: StateFile | None
     kafka_ready: ReadyCheck
     after: Callable[[], None] = lambda: None
+    uses_kafka: bool = True
 
 
 class Daemon:
@@ -148,10 +150,14 @@ class Daemon:
         tick, completed_at = self._last, self._completed_at
         if tick is None or completed_at is None:
             return [Fact("Last interval", "none is complete yet")]
-        good, reason = self._parts.kafka_ready()
         age = self._monotonic() - completed_at
+        interval = f"{ago(age)}, every {self._interval_seconds:g} s"
+        facts = [Fact("Last interval", interval, wrong=not self.healthy()[0])]
+        if not self._parts.uses_kafka:
+            return [*facts, Fact("Points in it", f"{tick.points:,}"), Fact("Kafka", "is not used")]
+        good, reason = self._parts.kafka_ready()
         return [
-            Fact("Last interval", f"{ago(age)}, every {self._interval_seconds:g} s", wrong=not self.healthy()[0]),
+            *facts,
             Fact("Points sent to Kafka in it", f"{tick.points:,}"),
             Fact("Kafka", "accepts messages" if good else reason, wrong=not good),
         ]

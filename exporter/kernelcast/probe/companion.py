@@ -8,6 +8,7 @@ import fcntl
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -20,6 +21,7 @@ from typing import Final
 from kernelcast.probe.activation.standalone import LIFE_LINE, PORT, PROBE_SOCKET
 
 LOCK: Final = "lock"
+STATE: Final = "state"
 # Wait for the first program to connect: it may end before it does.
 FIRST_SECONDS: Final = 30.0
 # Wait for a next program, as between two steps of a batch script; long enough to write the last report.
@@ -89,6 +91,7 @@ def main(arguments: list[str]) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
+    shutil.rmtree(directory / STATE, ignore_errors=True)  # totals begin with this exporter's first program
     (directory / PORT).write_text(port)
     path = directory / LIFE_LINE
     path.unlink(missing_ok=True)
@@ -112,7 +115,7 @@ def exporter_arguments(directory: Path, port: str) -> list[str]:
         "--probe.socket",
         str(directory / PROBE_SOCKET),
         "--state.directory",
-        str(directory / "state"),
+        str(directory / STATE),
         "--web.listen-address",
         f"127.0.0.1:{port}",
         "--interval",

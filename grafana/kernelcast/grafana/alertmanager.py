@@ -155,8 +155,9 @@ def _inhibition(alert: Consequences) -> dict[str, Any]:
     """The rule of one alert's consequences, about the same values of the labels `subject`."""
     names = "|".join(alert.silenced)
     target = f'alertname="{names}"' if len(alert.silenced) == 1 else f'alertname=~"{names}"'
+    about = [alert.about] if alert.about else []
     rule = {
         "source_matchers": [f'alertname="{alert.cause}"', *([alert.matcher] if alert.matcher else [])],
-        "target_matchers": [target],
+        "target_matchers": [target, *about],
     }
     return rule | ({"equal": list(alert.subject)} if alert.subject else {})

@@ -39,7 +39,7 @@ scrape.command("files")(files_command.scrape_files)
 def generate(
     directory: Annotated[Path, typer.Option("--output", help="Where the files go.")] = output.COMMITTED,
     profile: ProfileName = rules.PRODUCTION.name,
-    dashboard_url: Annotated[str, typer.Option(help="The dashboard of kernels in your Grafana.")] = rules.DASHBOARD_URL,
+    dashboard_url: Annotated[str, typer.Option(help="The dashboard of kernels in your Grafana; none: no links.")] = "",
     runbooks_url: Annotated[
         str, typer.Option(help="Where the runbooks are: a page, or https://BRIDGE/runbooks/.")
     ] = rules.RUNBOOKS_URL,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kernelcast.grafana.rules import (
+    findings,
     forecasts,
     gpu_errors,
     hardware,
@@ -22,7 +23,8 @@ from kernelcast.grafana.rules.model import AlertRule, Profile
 from kernelcast.grafana.rules.render import alerts
 
 _GPU: Final = ("Hostname", "gpu")
-_SERIES: Final = (*_GPU, "program", "rank", "kernel", "metric")
+_FINDING: Final = ("rack", *_GPU, "program", "rank", "kernel", "metric")
+_PROGRAM: Final = (*_GPU, "program")
 _PORT: Final = ("Hostname", "device", "port")
 _WITHOUT_KAFKA: Final = ("KernelcastMessagesDropped", "KernelcastPredictorFailing", "KernelcastSpoolFilling")
 _FAST, _SLOWLY = "Fast", "Slowly"
@@ -37,21 +39,59 @@ class Consequences:
         silenced: Names of the alerts that follow from it.
         subject: Labels that must be equal.
         matcher: Which alerts of the cause's name, such as `job="kernelcast-bridge"`; empty for all of them.
+        about: Which of the silenced ones, such as `cause="xid"`; empty for all of them.
     """
 
     cause: str
     silenced: tuple[str, ...]
     subject: tuple[str, ...] = ()
     matcher: str = ""
+    about: str = ""
 
 
+_PREDICTIONS: Final = ("KernelcastBreachImminent", "KernelcastDegradationPredicted")
+_SHOWN_BY: Final = {
+    "KernelcastGpuThrottling": "power_brake|hardware_slowdown|thermal|clock_low",
+    "KernelcastGpuXidHardware": "xid|nvlink|memory_errors|row_remapping|pcie_link|telemetry_lost",
+    "KernelcastGpuXid": "xid|nvlink|memory_errors|row_remapping",
+    "KernelcastGpuNeedsRecovery": "xid|nvlink|memory_errors|row_remapping",
+    "KernelcastGpuMemoryUncorrectable": "memory_errors|row_remapping|xid",
+    "KernelcastGpuRowRemapFailure": "row_remapping|memory_errors",
+    "KernelcastGpuMemoryRowsRemapped": "row_remapping|memory_errors",
+    "KernelcastGpuRepairPending": "row_remapping|memory_errors",
+    "KernelcastGpuNvlinkDown": "nvlink|xid",
+    "KernelcastGpuNvlinkRecovers": "nvlink",
+    "KernelcastGpuPcieLinkNarrow": "pcie_link",
+    "KernelcastGpuPcieReplays": "pcie_errors",
+    "KernelcastGpuDown": "telemetry_lost|xid",
+    "KernelcastGpuSilent": "telemetry_lost|xid",
+}
+"""By alert of the hardware, the causes of findings on its node that say the same."""
 _FIXED: Final = (
-    Consequences("KernelcastBreachImminent", ("KernelcastDegradationPredicted",), _SERIES),
+    # What was predicted has happened: neither "imminent" nor "resolved" is sent.
+    Consequences("KernelcastLimitPassed", _PREDICTIONS, _FINDING),
+    Consequences("KernelcastWorkSlower", ("KernelcastDegradationPredicted",), _FINDING),
+    Consequences("KernelcastBreachImminent", ("KernelcastDegradationPredicted",), _FINDING),
+    Consequences("KernelcastWorkSlower", ("KernelcastKernelSlower", "KernelcastStraggler"), _PROGRAM),
+    Consequences(
+        "KernelcastLimitPassed",
+        ("KernelcastGpuThrottling", "KernelcastGpuTimeLostToHeat"),
+        _GPU,
+        matcher='cause="thermal"',
+    ),
+    Consequences("KernelcastLimitPassed", ("KernelcastGpuMemoryNearlyFull",), _GPU, matcher='cause="memory_leak"'),
+    *(
+        Consequences(
+            name, ("KernelcastFaultObserved", "KernelcastTicketOpen"), ("Hostname",), about=f'cause=~"{causes}"'
+        )
+        for name, causes in _SHOWN_BY.items()
+    ),
     Consequences(
         "KernelcastGpuDown",
         (
-            "KernelcastBreachImminent",
-            "KernelcastDegradationPredicted",
+            *_PREDICTIONS,
+            "KernelcastLimitPassed",
+            "KernelcastWorkSlower",
             "KernelcastGpuIdleAllocated",
             "KernelcastGpuMemoryNearlyFull",
             "KernelcastGpuNeedsRecovery",
@@ -95,6 +135,7 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
     """All declared consequences, of alerts that the site has."""
     programs = (kernels.alerts, probes.alerts, standing.alerts)
     of_gpus = _names((hardware.alerts, links.alerts, gpu_errors.alerts, *programs), profile)
+    found = _names((findings.alerts,), profile)
     predicted = _names((forecasts.alerts, hints.alerts), profile)
     fresh, delivered = ([f"{one.alert}{rate}" for rate in (_FAST, "", _SLOWLY)] for one in objectives.OBJECTIVES)
     dead, silent, lag = "KernelcastExporterStale", "KernelcastProducerSilent", "KernelcastLagGrowing"
@@ -102,7 +143,8 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
     # One of several bridges may have been the only one with these series: it had a shard of them.
     absent = (dead, "KernelcastGpuSilent", "KernelcastGpuUnmeasured")
     listed = (
-        # Without a bridge every alert about measurements loses its data: nothing is sent, also no false end.
+        # Without a bridge every alert about measurements loses its data: nothing is sent, also no false end. Findings
+        # come from the predictor itself.
         Consequences("KernelcastAllBridgesDown", through_the_bridge),
         Consequences("KernelcastBridgeDown", (*absent, "KernelcastAllBridgesDown")),
         Consequences("KernelcastBridgeDown", (lag,), ("job",)),
@@ -129,9 +171,9 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
         Consequences("KernelcastMessagesDropped", tuple(delivered)),
         *(Consequences(names[0], tuple(names[1:])) for names in (fresh, delivered)),
         *(Consequences(names[1], (names[2],)) for names in (fresh, delivered)),
-        Consequences(dead, (*of_gpus, *predicted), ("Hostname",)),
+        Consequences(dead, (*of_gpus, *found, *predicted), ("Hostname",)),
         Consequences(dead, (silent,), ("job", "instance")),
-        # Without a predictor a prediction ends, although its cause may last: no "resolved" is sent.
+        # Without a predictor forecasts and hints end: no "resolved" is sent. Findings go on, by their own rules.
         Consequences("KernelcastAllPredictorsDown", predicted),
         Consequences("KernelcastPredictorDown", ("KernelcastAllPredictorsDown",)),
         *_FIXED,

@@ -64,7 +64,10 @@ class Fault:
 _OF_A_NODE: Final = (
     Consequence("KernelcastProducerSilent", equal=("job", "instance")),
     Consequence("KernelcastGpu.+", equal=_NODE),
-    Consequence("Kernelcast(Kernel.+|Infiniband.+|DegradationPredicted|BreachImminent)", equal=_NODE),
+    Consequence(
+        "Kernelcast(Kernel.+|Infiniband.+|DegradationPredicted|BreachImminent|LimitPassed|WorkSlower|FaultObserved)",
+        equal=_NODE,
+    ),
 )
 """Alerts that follow where a node's exporter sends nothing more."""
 
@@ -135,8 +138,8 @@ FAULTS: Final = (
         consequences=(Consequence("KernelcastGpuTimeLostToHeat"), Consequence("KernelcastKernelSlower")),
     ),
     Fault("memory-leak", "KernelcastGpuMemoryNearlyFull", "GPU memory used", seen_seconds=10 * MINUTE),
-    Fault("straggler", "KernelcastKernelSlower", "Mean duration against a day before", KERNELS, 5 * MINUTE),
-    Fault("kernel-slowdown", "KernelcastKernelSlower", "Mean duration against a day before", KERNELS, 5 * MINUTE),
+    Fault("straggler", "KernelcastKernelSlower", "Mean duration against usual", KERNELS, 5 * MINUTE),
+    Fault("kernel-slowdown", "KernelcastKernelSlower", "Mean duration against usual", KERNELS, 5 * MINUTE),
     Fault("telemetry-lost", "KernelcastGpuSilent", "GPU utilisation", seen_seconds=5 * MINUTE),
     Fault(
         "nvml-hang",

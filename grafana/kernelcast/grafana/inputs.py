@@ -16,10 +16,12 @@ class Jobs:
     Attributes:
         bridge: From Kafka to Prometheus; without it exporters are scraped alone.
         predictor: Forecasts, degradation, hints.
+        exporter: Exporters' own pages, where Prometheus scrapes them.
     """
 
     bridge: str | None = BRIDGE_JOB
     predictor: str | None = PREDICTOR_JOB
+    exporter: str | None = EXPORTER_JOB
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,8 @@ class Thresholds:
         probe_overhead_ratio: Share of a thread's time that a probe takes.
         lag_messages: Messages that wait on Kafka.
         clock_ahead_seconds: Time by which a producer's clock is ahead of Kafka's.
-        breach_soon_seconds: Time to a predicted breach below which it is critical.
+        breach_soon_seconds: Time within which a breach with a probability of .9 is critical.
         forecast_coverage_ratio: Coverage of 95 % intervals below which forecasts are unreliable.
-        forecast_skill: Skill against the last value at or below which predictions send no alert.
-        forecast_age_seconds: Age of the newest observations beyond which a prediction sends no alert.
     """
 
     kernel_slower_ratio: float = 1.2
@@ -53,5 +53,3 @@ class Thresholds:
     clock_ahead_seconds: float = 30.0
     breach_soon_seconds: float = 3600.0
     forecast_coverage_ratio: float = 0.8
-    forecast_skill: float = 0.0
-    forecast_age_seconds: float = 1800.0

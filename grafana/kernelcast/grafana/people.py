@@ -30,7 +30,9 @@ TEMPLATE: Final = """{{/* Made by `kernelcast grafana generate`: the texts of me
 {{ define "kernelcast.text" -}}
 {{ range .Alerts }}{{ .Annotations.summary }}{{ if eq .Status "resolved" }} (over){{ end }}
 First: {{ .Annotations.action }}
-Page: {{ .Annotations.dashboard_url }}
+{{- with .Annotations.dashboard_url }}
+Page: {{ . }}
+{{- end }}
 {{- with .Annotations.runbook_url }}
 Runbook: {{ . }}
 {{- end }}

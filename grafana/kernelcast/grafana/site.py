@@ -18,7 +18,7 @@ from kernelcast.grafana.inputs import (
     Jobs,
     Thresholds,
 )
-from kernelcast.grafana.rules.model import DASHBOARD_URL, PRODUCTION, PROFILES, RUNBOOKS_URL, Profile
+from kernelcast.grafana.rules.model import PRODUCTION, PROFILES, RUNBOOKS_URL, Profile
 from kernelcast.wire.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -127,7 +127,8 @@ class Site:
 
     Attributes:
         profile: Clock of the rules: production or demo.
-        dashboard_url: The dashboard of kernels, to which alerts lead; empty for the one in `grafana.url`.
+        dashboard_url: The dashboard of kernels, to which alerts lead; empty for the one in `grafana.url`. Without
+            either, alerts have no such link.
         runbooks_url: Where people read the runbooks: a page with a heading for each, or the bridge's `/runbooks/`.
         bridge: Bridges.
         exporter: Exporters, for their own health; the only source of metrics where there is no bridge.
@@ -161,6 +162,7 @@ class Site:
         jobs = Jobs(
             bridge=self.jobs.bridge if self.bridge.targets else None,
             predictor=self.jobs.predictor if self.predictor.targets else None,
+            exporter=self.jobs.exporter if self.exporter.targets else None,
         )
         return replace(
             PROFILES[self.profile],
@@ -172,8 +174,8 @@ class Site:
 
     @property
     def kernels_page(self) -> str:
-        """The address of the dashboard of kernels."""
-        own = f"{self.grafana.url.rstrip('/')}/d/{KERNELS}" if self.grafana.url else DASHBOARD_URL
+        """The address of the dashboard of kernels; empty where there is no Grafana."""
+        own = f"{self.grafana.url.rstrip('/')}/d/{KERNELS}" if self.grafana.url else ""
         return self.dashboard_url or own
 
 

@@ -2,18 +2,59 @@
 
 import os
 from functools import partial
+from typing import Annotated
+
+import typer
 
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.without_kafka import service as without_kafka
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.service_manager import ServiceManager
 
 
 @daemon
-def predictor(options: DaemonOptions) -> None:
-    """Forecast degradation and write tuning hints, from the metrics on Kafka."""
-    read = partial(options.settings, "predictor", PredictorSettings)
+def predictor(
+    options: DaemonOptions,
+    *,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            metavar="URL",
+            help="Take all series from this Prometheus, without Kafka.",
+            show_default=False,
+        ),
+    ] = None,
+    alertmanager: Annotated[
+        str | None,
+        typer.Option(
+            "--alertmanager",
+            metavar="URL",
+            help="With --prometheus: post findings there, instead of alerting by Prometheus' rules.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Forecast degradation and write tuning hints, from the metrics on Kafka or in a Prometheus.
+
+    Without Kafka, beside a Prometheus that scrapes dcgm-exporter:
+
+        kernelcast predictor --prometheus http://localhost:9090
+
+    Then let Prometheus scrape the predictor, http://localhost:19402/metrics, for predictions and findings.
+    """
+    flags = {
+        "prometheus.url": prometheus,
+        "prometheus.without_kafka": True if prometheus is not None else None,
+        "prometheus.alertmanager_url": alertmanager,
+    }
+    read = partial(options.settings, "predictor", PredictorSettings, flags=flags)
     settings = read()
+    manager = ServiceManager.from_environ(os.environ)
     with Shutdown().signals() as shutdown:
-        Predictor(settings, read=read, manager=ServiceManager.from_environ(os.environ)).run(shutdown)
+        if settings.prometheus.without_kafka:
+            without_kafka.run(read, shutdown, manager=manager)
+        else:
+            Predictor(settings, read=read, manager=manager).run(shutdown)

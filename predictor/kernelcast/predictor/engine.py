@@ -21,6 +21,7 @@ from kernelcast.predictor.series.saved.reader import Restored, StateReader
 from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows
 from kernelcast.predictor.series.saved.states import States
 from kernelcast.predictor.series.saved.writer import Message
+from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
 from kernelcast.predictor.tuning.diagnosis import Diagnosis, ProgramOnDevice, diagnose
@@ -108,6 +109,18 @@ class Engine:
             self._intake.take(decoded, owners, now_seconds=now_seconds)
             self.offsets.update(offsets)
         return decoded
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Protects the windows, for a source that writes them itself."""
+        return self._lock
+
+    def rename(self, before: Subject, after: Subject) -> None:
+        """Let a series go on under other labels."""
+        with self._lock:
+            row = self.windows.rename(before, after)
+            if row is not None:
+                self.cycle.attributes.describe_again(row)
 
     def run_cycle(self, accepted: Mapping[str, int] = NOTHING_ACCEPTED) -> CycleReport:
         """Run one cycle: evaluate every live series, and forecast those that are published.

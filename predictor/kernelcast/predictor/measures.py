@@ -1,6 +1,6 @@
 """The predictor's own metrics, made from their rows in the catalogue; every known label set starts at 0.
 
-`service` counts messages and points; `cycling` counts cycles and hints, and copies the engine's totals.
+`cycling` counts cycles and copies the engine's totals; with Kafka, `service` counts messages and points besides.
 """
 
 from prometheus_client import CollectorRegistry, Counter
@@ -22,13 +22,10 @@ SNAPSHOT_REASONS = ("unusable", "other_grid", "unread")
 
 
 class Measures:
-    """Counters and gauges of one predictor."""
+    """Counters and gauges of one predictor, whatever its series come from."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.points = counter(rows.POINTS, registry)
-        self.messages = counter(rows.MESSAGES, registry)
         self.series = gauge(rows.SERIES, registry)
-        self.tunables = gauge(rows.TUNABLES, registry)
         self.sweeps = counter(rows.SWEEPS, registry)
         self.sweep_seconds = gauge(rows.SWEEP_SECONDS, registry)
         self.sweep_failures = counter(rows.SWEEP_FAILURES, registry)
@@ -38,19 +35,13 @@ class Measures:
         self.fit_seconds = counter(rows.FIT_SECONDS, registry)
         self.abstentions = counter(rows.ABSTENTIONS, registry)
         self.regimes = counter(rows.REGIMES, registry)
-        self.hints = counter(rows.HINTS, registry)
-        self.snapshot_time = gauge(rows.SNAPSHOT_TIME, registry)
-        self.snapshot_failures = counter(rows.SNAPSHOT_FAILURES, registry)
-        self.restored = counter(rows.RESTORED, registry)
-        self.lag = gauge(rows.LAG, registry)
-        self.skipped = counter(rows.SKIPPED, registry)
         self._refused = Following(counter(rows.SERIES_REFUSED, registry))
         self._ignored = Following(counter(rows.IGNORED_POINTS, registry))
         self._unscored = Following(counter(rows.UNSCORED, registry))
         self.deep = DeepMeasures(registry)
-        withheld = counter(rows.HINTS_WITHHELD, registry)
-        self._withheld = {reason: Following(withheld.labels(reason)) for reason in Withheld}
-        self._start_at_zero()
+        self.fits.labels(COMBINATION, ESTIMATED)
+        for abstention in ABSTENTIONS:
+            self.abstentions.labels(abstention)
 
     def completed(self, report: CycleReport) -> None:
         """Count one finished cycle."""
@@ -67,29 +58,46 @@ class Measures:
     def update(self, engine: Engine) -> None:
         """Copy the engine's totals into the metrics."""
         self.series.set(len(engine.windows))
-        self.tunables.set(len(engine.tunables))
         self._refused.follow(engine.windows.refused)
         self._ignored.follow(engine.ignored)
         self._unscored.follow(engine.cycle.outcomes.scoring.unscored)
         if engine.cycle.deep is not None:
             self.deep.update(engine.cycle.deep)
-        for reason, following in self._withheld.items():
-            following.follow(engine.hints.withheld[reason])
 
-    def _start_at_zero(self) -> None:
+
+class KafkaMeasures(Measures):
+    """These and what only a predictor on Kafka has: messages, lag, snapshots, tunables and hints."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)
+        self.points = counter(rows.POINTS, registry)
+        self.messages = counter(rows.MESSAGES, registry)
+        self.tunables = gauge(rows.TUNABLES, registry)
+        self.hints = counter(rows.HINTS, registry)
+        self.snapshot_time = gauge(rows.SNAPSHOT_TIME, registry)
+        self.snapshot_failures = counter(rows.SNAPSHOT_FAILURES, registry)
+        self.restored = counter(rows.RESTORED, registry)
+        self.lag = gauge(rows.LAG, registry)
+        self.skipped = counter(rows.SKIPPED, registry)
+        withheld = counter(rows.HINTS_WITHHELD, registry)
+        self._withheld = {reason: Following(withheld.labels(reason)) for reason in Withheld}
         for topic in TOPICS:
             self.points.labels(topic)
             self.lag.labels(topic)
             self.skipped.labels(topic)
             for outcome in ("used", "empty", "unusable"):
                 self.messages.labels(topic, outcome)
-        self.fits.labels(COMBINATION, ESTIMATED)
-        for abstention in ABSTENTIONS:
-            self.abstentions.labels(abstention)
         for rule in RULE_NAMES:
             self.hints.labels(rule)
         for reason in SNAPSHOT_REASONS:
             self.snapshot_failures.labels(reason)
+
+    def update(self, engine: Engine) -> None:
+        """Copy the engine's totals into the metrics."""
+        super().update(engine)
+        self.tunables.set(len(engine.tunables))
+        for reason, following in self._withheld.items():
+            following.follow(engine.hints.withheld[reason])
 
 
 class DeepMeasures:

@@ -6,7 +6,6 @@ future would score itself too well.
 API: https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
-import base64
 import http.client
 import re
 import ssl
@@ -16,11 +15,13 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import orjson
 
+from kernelcast.predictor.access import HttpAccess, basic
 from kernelcast.predictor.arrays import Floats
 from kernelcast.runtime.web.requests import open_url
 from kernelcast.wire.errors import ConfigurationError, PrometheusError
@@ -123,6 +124,7 @@ class PrometheusClient:
         timeout_seconds: float = TIMEOUT_SECONDS,
         whole_seconds: float = WHOLE_SECONDS,
         points_per_page: int = MAX_POINTS,
+        access: HttpAccess = HttpAccess(),  # noqa: B008  it is frozen
     ) -> None:
         """Prepare requests; nothing is sent yet.
 
@@ -131,6 +133,7 @@ class PrometheusClient:
             timeout_seconds: Longest wait for one operation of the socket.
             whole_seconds: Longest wait for a whole answer.
             points_per_page: Points of one series in one answer; lower it for many series, to bound the memory.
+            access: Credentials, certificates and the proxy; its credentials win over those of the URL.
 
         Raises:
             ConfigurationError: The URL is none.
@@ -142,6 +145,7 @@ class PrometheusClient:
         self._timeout_seconds = timeout_seconds
         self._whole_seconds = whole_seconds
         self._points_per_page = min(points_per_page, MAX_POINTS)
+        self._access = access
 
     def pages(self, query: str, time: TimeRange) -> Iterator[Sequence[RangeSeries]]:
         """Yield the range in parts, the oldest first; each part has the series that have values in it.
@@ -188,6 +192,18 @@ class PrometheusClient:
             for labels, found in sorted(parts.items())
         ]
 
+    def query(self, query: str, *, at_seconds: float) -> list[RangeSeries]:
+        """Evaluate an expression at one moment; a range selector such as `X[10m]` gives the samples themselves.
+
+        Raises:
+            ConfigurationError: The expression may read the future.
+            PrometheusError: Prometheus is unreachable or refused the query.
+        """
+        refuse_future(query)
+        data = self._ask("query", {"query": query, "time": f"{at_seconds:.3f}"})
+        found = _member(data, "result", list, self.address)
+        return [self._readable(_instant, one) for one in found]
+
     def series(self, matchers: Sequence[str], *, start_seconds: float, end_seconds: float) -> list[Labels]:
         """Label sets of the series that had samples in a range.
 
@@ -216,9 +232,12 @@ class PrometheusClient:
     def _ask(self, path: str, fields: Mapping[str, str | Sequence[str]]) -> Any:
         """The `data` of an answer."""
         body = urllib.parse.urlencode(fields, doseq=True).encode()
-        request = urllib.request.Request(f"{self.address}/api/v1/{path}", data=body, headers=self._headers)  # noqa: S310  the constructor checked the scheme
+        headers = self._headers | self._access.headers()
+        request = urllib.request.Request(f"{self.address}/api/v1/{path}", data=body, headers=headers)  # noqa: S310  the constructor checked the scheme
+        send = partial(open_url, whole_seconds=self._whole_seconds, with_proxy=self._access.with_proxy)
+        context = self._access.context()
         try:
-            with open_url(request, self._timeout_seconds, whole_seconds=self._whole_seconds) as answer:
+            with send(request, self._timeout_seconds, context) as answer:
                 text = answer.read(MAX_ANSWER_BYTES + 1)
         except urllib.error.HTTPError as error:
             raise self._refused(error) from None
@@ -238,7 +257,10 @@ class PrometheusClient:
         with error, suppress(OSError, http.client.HTTPException):
             text = error.read(65_536)
         reason = _document(text).get("error") or text.decode("utf-8", "replace").strip()[:200] or "no reason was given"
-        return PrometheusError(f"{self.address} refused the query with status {code}: {reason}", status=code)
+        message = f"{self.address} refused the query with status {code}: {reason}"
+        if code in {401, 403}:
+            message += "; give credentials: bearer_token_file, or user and password_file, or a client's certificate"
+        return PrometheusError(message, status=code, retry_after_seconds=_seconds(error.headers.get("Retry-After")))
 
     def _unreachable(self, error: Exception) -> PrometheusError:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
@@ -287,7 +309,12 @@ def _authorization(parts: urllib.parse.SplitResult) -> dict[str, str]:
     if parts.username is None:
         return {}
     user, password = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
-    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+    return {"Authorization": basic(user, password)}
+
+
+def _seconds(retry_after: str | None) -> float:
+    """Time of a header `Retry-After`; 0 where it has none, or a date, which needs clocks that agree."""
+    return float(retry_after) if retry_after is not None and retry_after.strip().isdecimal() else 0.0
 
 
 def _document(text: bytes) -> dict[str, Any]:
@@ -316,6 +343,12 @@ def _series(found: Any) -> RangeSeries:
     seconds = np.array([float(time) for time, _ in points], np.float64)
     values = np.array([float(value) for _, value in points], np.float64)
     return RangeSeries(_labels(found["metric"]), seconds, values)
+
+
+def _instant(found: Any) -> RangeSeries:
+    """One series of an instant vector, or of a range vector."""
+    points = found["values"] if "values" in found else [found["value"]]
+    return _series({"metric": found["metric"], "values": points})
 
 
 def _labels(found: Mapping[str, str]) -> Labels:

@@ -1,6 +1,7 @@
 """Writes the predictions, hints, diagnoses and policy of a cycle to Kafka; `cycling` calls it in each cycle.
 
-A state that ends is withdrawn: its series is sent once more without a value (`EndedSeries`).
+A state that ends is withdrawn: its series is sent once more without a value (`EndedSeries`). `PredictionSamples` makes
+the samples of predictions.
 """
 
 import socket
@@ -10,8 +11,7 @@ from typing import Any, Final
 
 from kernelcast.columnar import EndedSeries, Resource, Sample, encode
 from kernelcast.predictor.cycle import samples
-from kernelcast.predictor.cycle.predictions import CycleReport
-from kernelcast.predictor.scoring.published import Score
+from kernelcast.predictor.prediction_samples import PredictionSamples
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.tuning.diagnosis import ProgramOnDevice
 from kernelcast.predictor.tuning.hints import HintBook, Issued, OpenHint
@@ -19,7 +19,6 @@ from kernelcast.runtime.kafka.clients import ConfirmingSender
 from kernelcast.runtime.kafka.producer import Undelivered
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.catalogue.diagnosis.rules import Signal
-from kernelcast.wire.catalogue.forecast import JUDGED_SERIES
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import to_event
@@ -30,26 +29,19 @@ from kernelcast.wire.tuning.policy import POLICY_KEY, Policy, policy_event
 SERVICE_NAME: Final = "kernelcast-predictor"
 SCOPE: Final = "kernelcast.predictor"
 
-EXCLUSIVE: Final = ("cause", "state")
-"""Labels of which a series has one value at a time: a limit that is passed is no longer predicted to be."""
-PATIENCE_SWEEPS: Final = 3
-"""Cycles without a prediction after which its series ends; a cycle may skip it when time is short."""
-
 _KEY_CHARACTERS: Final = 200
 """Characters of a key that a log shows."""
 _log = get_logger(__name__)
 
 
-class ForecastPublisher:
+class ForecastPublisher(PredictionSamples):
     """Writes forecasts and hints under one identity. Only the thread that runs cycles uses it."""
 
     def __init__(self, settings: PredictorSettings, producer: ConfirmingSender, *, clock_ns: Callable[[], int]) -> None:
-        self._client_id = settings.client_id
+        super().__init__(settings.client_id, self._send, clock_ns=clock_ns)
         self._source = f"/kernelcast/predictor/{settings.client_id}"
         self._producer = producer
-        self._clock_ns = clock_ns
         self._start_ns = clock_ns()
-        self._ended: EndedSeries[bytes] = EndedSeries(patience=PATIENCE_SWEEPS, exclusive=EXCLUSIVE)
         self._ended_diagnoses: EndedSeries[bytes] = EndedSeries(patience=1)
         self._policy: Policy | None = None
         self._ended_hints: EndedSeries[bytes] = EndedSeries(patience=1)
@@ -60,16 +52,6 @@ class ForecastPublisher:
                 ("service.name", SERVICE_NAME),
             )
         )
-
-    def forecasts(self, report: CycleReport, coverage: dict[str, float], scores: Iterable[Score] = ()) -> None:
-        """Write a cycle's predictions, the number of series judged, the coverage of past ones by metric, and scores."""
-        time_ns = self._clock_ns()
-        keyed = samples.by_key(report.predictions, time_ns=time_ns)
-        for key in {*keyed, *self._ended.groups}:
-            self._send(key, self._ended.complete(key, keyed.get(key, ()), time_ns))
-        own = [Sample(score.metric, score.labels, time_ns, score.value) for score in scores]
-        own.append(Sample(JUDGED_SERIES, (), time_ns, report.judged))
-        self._send(self._client_id.encode(), [*samples.coverage(coverage, time_ns=time_ns), *own])
 
     def hints(self, issued: Iterable[Issued], book: HintBook) -> list[Issued]:
         """Write new hints, and count those written in the book; returns them, without ones that are too long."""

@@ -13,18 +13,15 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from kernelcast.columnar import Decoder
 from kernelcast.predictor.cycling import CycleLoop
 from kernelcast.predictor.engine import Engine, Partition
-from kernelcast.predictor.explain_command import PATH as EXPLAIN_PATH
 from kernelcast.predictor.forecasting import machine_code
 from kernelcast.predictor.forecasting.deep.pool import FitPool
-from kernelcast.predictor.measures import TOPICS, Measures
+from kernelcast.predictor.kafka_outputs import KafkaOutputs
+from kernelcast.predictor.measures import TOPICS, KafkaMeasures
+from kernelcast.predictor.pages import Pages
 from kernelcast.predictor.prometheus import PrometheusClient
 from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.reloading import reload
@@ -40,10 +37,7 @@ from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.service_manager import ServiceManager
-from kernelcast.runtime.web.landing import Fact, ago
-from kernelcast.runtime.web.server import WebServer
-from kernelcast.wire.catalogue.predictor import RAISED, SERIES
-from kernelcast.wire.errors import BrokerError, ConfigurationError, KernelcastError
+from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.topics import BASELINES, FINDINGS, FORECASTS, HINTS, ORDERS, OUTCOMES, POLICY, STATE
 
 MAX_MESSAGES: Final = 500
@@ -58,8 +52,6 @@ PAST_FOR_SECONDS: Final = 900.0
 """Time after the start in which series without a past are filled from Prometheus, once all partitions are read."""
 STOP_SECONDS: Final = 10.0
 """Limit for stopping: ending the cycle, committing, leaving the group and sending the last messages, together."""
-LATE_CYCLES: Final = 10
-"""Cycles without one that was completed, after which the landing page calls the predictor late."""
 LEAST_STEP_SECONDS: Final = 0.5
 """Minimum time for each of these steps."""
 
@@ -99,7 +91,7 @@ class Predictor:
         self._settings = settings
         self._clock_ns = clock_ns
         self.registry = CollectorRegistry()
-        self._measures = Measures(self.registry)
+        self._measures = KafkaMeasures(self.registry)
         self._consumers = ConsumerMetrics(self.registry)
         self._producer = Producer(
             settings.kafka,
@@ -122,23 +114,11 @@ class Predictor:
         )
         store = SnapshotStore(settings.group_id, self._producer, partial(reader_to_the_end, settings))
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
-        self._cycles = CycleLoop(
-            settings,
-            self._engine,
-            ForecastPublisher(settings, self._producer, clock_ns=clock_ns),
-            logs=self._logs,
-            partitions=self._partitions,
-            measures=self._measures,
-        )
+        publisher = ForecastPublisher(settings, self._producer, clock_ns=clock_ns)
+        outputs = KafkaOutputs(self._engine, publisher, self._logs, self._partitions, self._measures)
+        self._cycles = CycleLoop(settings, self._engine, outputs, measures=self._measures)
         self._ending = threading.Event()
-        self.web = WebServer(
-            settings.web,
-            title="predictor",
-            metrics=self.registry,
-            ready=self._partitions.ready,
-            routes=[Route(EXPLAIN_PATH, self._explain)],
-            facts=self._facts,
-        )
+        self.web = Pages(settings, self.registry, self._engine, self._cycles).server(self._ready)
         self.web.progressed = self._manager.part("web").progressed
 
     def run(self, shutdown: Shutdown) -> None:
@@ -203,8 +183,13 @@ class Predictor:
             self._partitions.watch_group()
             self._try_all(steps, shutdown)
             self._producer.poll()
-            self._manager.report(self._partitions.ready)
+            self._manager.report(self._ready)
             self._reading.progressed()
+
+    def _ready(self) -> tuple[bool, str]:
+        """Whether the past is read and Kafka takes what is predicted; any thread may ask."""
+        good, reason = self._partitions.ready()
+        return self._producer.ready() if good else (good, reason)
 
     def _process(self, messages: list[Any]) -> None:
         used = [message for message in messages if message.value() is not None]
@@ -230,9 +215,9 @@ class Predictor:
             self._measures.messages.labels(message.topic(), outcome).inc()
 
     def _fill_past(self) -> None:
-        engine, url = self._engine, self._settings.prometheus.url
+        engine, source = self._engine, self._settings.prometheus
         past = Past(
-            lambda points: PrometheusClient(url, points_per_page=points),
+            lambda points: PrometheusClient(source.url, points_per_page=points, access=source.access),
             engine.windows,
             engine.cycle.histories,
             engine.states.rows.lock,
@@ -242,29 +227,6 @@ class Predictor:
         while not self._ending.wait(PAST_EVERY_SECONDS) and time.monotonic() < end:
             if self._partitions.ready()[0]:
                 fill_or_warn(past, self._clock_ns() / NANOSECONDS_PER_SECOND)
-
-    def _facts(self) -> list[Fact]:
-        """Return the lines of the landing page."""
-        figures = [
-            Fact(name, f"{self.registry.get_sample_value(row.prometheus_name) or 0:,.0f}")
-            for name, row in (("Series with a window", SERIES), ("Series with a forecast", RAISED))
-        ]
-        completed_at = self._cycles.completed_at
-        if completed_at is None:
-            return [Fact("Last cycle", "none is complete yet"), *figures]
-        age = time.monotonic() - completed_at
-        late = age > LATE_CYCLES * self._settings.sweep_every_seconds
-        return [Fact("Last cycle", f"{ago(age)}, every {self._settings.sweep_every_seconds:g} s", wrong=late), *figures]
-
-    async def _explain(self, request: Request) -> Response:
-        """Knowledge, expectation and decision about one series, with the reasons."""
-        try:
-            found = await run_in_threadpool(self._engine.explain, request.query_params.get("series", ""))
-        except ConfigurationError as error:
-            return JSONResponse({"error": str(error)}, status_code=400)
-        except KernelcastError as error:
-            return JSONResponse({"error": str(error)}, status_code=503)
-        return JSONResponse({"series": found})
 
     def _commit(self, consumer: Consumer) -> None:
         offsets = dict(self._engine.offsets)

@@ -3,10 +3,12 @@
 import re
 import socket
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
 
+from kernelcast.predictor.access import HttpAccess
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.forecasting.deep.settings import DeepSettings
 from kernelcast.predictor.prometheus import split_address
@@ -160,14 +162,73 @@ class CalendarSettings(SeriesMatcher):
 
 
 class PrometheusSettings(Section):
-    """Settings of the Prometheus that has the past of the series.
+    """Settings of the Prometheus that has the past of the series, or all of it.
 
     Attributes:
-        url: Its address, such as `https://user:password@prometheus:9090`; empty for none. It is asked once for each
+        url: Its address, such as `https://prometheus:9090`; empty for none. With Kafka it is asked once for each
             series that has no past, so that a first start has forecasts within minutes.
+        without_kafka: Whether all series come from it, and nothing from Kafka; `--prometheus URL` sets both.
+        matchers: Labels that its series must have, as PromQL writes them: `cluster="a",env=~"prod.*"`.
+        delay_seconds: Age of the newest interval that is asked for; raise it for remote write that is late.
+        bearer_token_file: File with a token.
+        user: Name for basic authentication.
+        password_file: File with its password.
+        ca_file: Certificates that are trusted instead of the system's.
+        cert_file: Own certificate.
+        key_file: Its key.
+        tenant: Value of the header `X-Scope-OrgID`, for Mimir and its like.
+        proxy: Whether the environment's proxy is used.
+        alertmanager_url: Alertmanager that findings are posted to, without Kafka; empty leaves alerts to Prometheus'
+            rules.
+        slowdown_temperatures: Slowdown temperature of GPUs whose exporter has none, by `modelName`, in degrees Celsius;
+            these win over the table of the package.
     """
 
     url: Annotated[str, AfterValidator(_must_be_http)] = ""
+    without_kafka: bool = False
+    matchers: str = ""
+    delay_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
+    bearer_token_file: Path | None = None
+    user: str = ""
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    tenant: str = ""
+    proxy: bool = False
+    alertmanager_url: Annotated[str, AfterValidator(_must_be_http)] = ""
+    slowdown_temperatures: dict[str, Annotated[float, Field(gt=0, lt=200)]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _must_belong_together(self) -> "PrometheusSettings":
+        if self.without_kafka and not self.url:
+            raise ValueError("without_kafka needs url, the address of a Prometheus; give --prometheus http://HOST:PORT")
+        if self.alertmanager_url and not self.without_kafka:
+            raise ValueError(
+                "alertmanager_url is for a predictor without Kafka; with Kafka, Prometheus' rules send the alerts; "
+                "remove it"
+            )
+        if self.bearer_token_file is not None and self.user:
+            raise ValueError("bearer_token_file and user exclude each other; remove one")
+        if self.password_file is not None and not self.user:
+            raise ValueError("password_file needs user; give both")
+        if self.key_file is not None and self.cert_file is None:
+            raise ValueError("key_file needs cert_file; give both")
+        return self
+
+    @property
+    def access(self) -> HttpAccess:
+        """How requests are made."""
+        return HttpAccess(
+            bearer_token_file=self.bearer_token_file,
+            user=self.user,
+            password_file=self.password_file,
+            ca_file=self.ca_file,
+            cert_file=self.cert_file,
+            key_file=self.key_file,
+            tenant=self.tenant,
+            with_proxy=self.proxy,
+        )
 
 
 class PredictorSettings(ServiceSettings):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_END, TopicPartition
 from tests.faults.model.moves import Moves
-from tests.support.bridge.list_kafka import ListKafka, ManualClock, StateLog
+from tests.support.bridge.list_kafka import ListKafka, ManualClock
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.intake.consume import Intake
@@ -37,8 +37,6 @@ class Cluster:
         grown_seconds: By topic, when partitions were last added.
         joined_seconds: When a bridge was last started.
         away_seconds: By partition, when it could last not be reached.
-        deleted: By topic, the bodies of the records that were deleted with it.
-        state: The topic of snapshots.
     """
 
     clock: ManualClock = field(default_factory=lambda: ManualClock(1_700_000_000.0))
@@ -54,11 +52,7 @@ class Cluster:
     grown_seconds: dict[str, float] = field(default_factory=dict)
     joined_seconds: float = 0.0
     away_seconds: dict[Key, float] = field(default_factory=dict)
-    deleted: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
     _made: int = 0
-
-    def __post_init__(self) -> None:
-        self.state = StateLog(self.clock)
 
     def create(self, topic: str, partitions: int) -> None:
         """Make a topic, or make it grow."""
@@ -75,7 +69,7 @@ class Cluster:
         """Delete a topic and the offsets committed for it."""
         self.ids.pop(topic, None)
         for key in [key for key in self.logs if key[0] == topic]:
-            self.deleted[topic] |= {record.body for record in self.logs.pop(key) if record.body is not None}
+            del self.logs[key]
             for commits in self.commits.values():
                 commits.pop(key, None)
             self.leaderless.discard(key)
@@ -100,10 +94,6 @@ class Cluster:
         else:
             self._append(to, body, key)
         return True
-
-    def kept(self, topic: str, of: bytes) -> int:
-        """How many records of a key are kept for partitions that a topic has."""
-        return sum(to[0] == topic and to in self.logs and key == of for to, _, key in self.pending)
 
     def flush(self) -> None:
         """Append what producers have kept, and note what cannot be reached."""

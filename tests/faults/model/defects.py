@@ -6,15 +6,12 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from kernelcast.bridge.delta.accumulate import Accumulator
-from kernelcast.bridge.delta.columns import ADDED, DUPLICATE, OLDER
 from kernelcast.bridge.partitions.growth import PartitionGrowth
 from kernelcast.bridge.partitions.ownership import Ownership
-from kernelcast.bridge.partitions.partition import Key, Partition
+from kernelcast.bridge.partitions.partition import Partition
 from kernelcast.bridge.partitions.series_ages import SeriesAges
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.tables.columns import EMPTY, FREE, LIVE, NOT_A_HISTOGRAM, Int64Array, MessageColumns, UInt8Array
-from kernelcast.bridge.tables.hashing import Share
+from kernelcast.bridge.tables.columns import EMPTY, FREE, LIVE, NOT_A_HISTOGRAM, Int64Array, MessageColumns
 from kernelcast.columnar import Decoded
 
 
@@ -63,46 +60,9 @@ def hidden_partitions_write(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SeriesStore, "apply", apply)
 
 
-def other_logs_offsets_count(patch: pytest.MonkeyPatch) -> None:
-    """Offsets up to which a partition was judged outlive its topic."""
-    assign, revoke = Ownership.assign, Ownership.revoke
-    judged: dict[tuple[int, Key], int] = {}
-
-    def remembering(self: Ownership, keys: Any, **options: Any) -> list[Partition]:
-        gone = revoke(self, keys, **options)
-        judged.update({(id(self), partition.key): partition.judged_to for partition in gone})
-        return gone
-
-    def taking(self: Ownership, key: Key, **options: Any) -> Partition:
-        partition = assign(self, key, **options)
-        partition.judged_to = judged.get((id(self), key), 0)
-        return partition
-
-    patch.setattr(Ownership, "revoke", remembering)
-    patch.setattr(Ownership, "assign", taking)
-
-
 def ready_at_once(patch: pytest.MonkeyPatch) -> None:
     """A bridge is ready before it has caught up."""
     patch.setattr(Ownership, "readiness", lambda _self: (True, ""))
-
-
-def every_replica_keeps_everything(patch: pytest.MonkeyPatch) -> None:
-    """Replicas in mode `sharded` do not share the series out."""
-    patch.setattr(Share, "keeps", lambda _self, hashed: np.ones(len(hashed), np.bool_))
-
-
-def repeated_points_count(patch: pytest.MonkeyPatch) -> None:
-    """A delta point that comes again is added again."""
-    original = Accumulator._judge
-
-    def judge(self: Accumulator, incoming: Any, reserved_rows: Any) -> tuple[UInt8Array, Int64Array]:
-        outcomes, times = original(self, incoming, reserved_rows)
-        outcomes[outcomes == DUPLICATE] = ADDED
-        outcomes[outcomes == OLDER] = ADDED
-        return outcomes, times
-
-    patch.setattr(Accumulator, "_judge", judge)
 
 
 def gauges_stand_still(patch: pytest.MonkeyPatch) -> None:
@@ -125,9 +85,6 @@ DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "an old partition is read again after its keys have moved": silence_since_it_was_read,
     "values of a partition that is catching up": hidden_partitions_write,
     "a bridge is restarted, and lags": ready_at_once,
-    "replicas share the series out": every_replica_keeps_everything,
-    "a producer sends messages again": repeated_points_count,
-    "a topic is deleted and made again": other_logs_offsets_count,
     "a producer is restarted with other attributes": gauges_stand_still,
 }
 """By the name of the example in `examples` that each breaks."""
@@ -137,8 +94,6 @@ FINDS: Final[Mapping[str, str]] = {
     "values of a partition that is catching up": "a counter falls",
     "a bridge is restarted, and lags": "ready before it has caught up",
     "replicas share the series out": "a series on two replicas",
-    "a producer sends messages again": "more is counted than was written",
-    "a topic is deleted and made again": f"{_IN_THE_END}orders_total has risen",
     "a producer is restarted with other attributes": f"{_IN_THE_END}the gauge is",
 }
 """How the message of the invariant that finds it begins."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.faults.model.bridges import MAX_STEPS, Replica
 from tests.faults.model.invariants import Violation
-from tests.faults.model.producers import DELTAS, TOPICS, TOTALS, Producer
+from tests.faults.model.producers import TOPICS, Producer
 from tests.faults.model.world import HOUR_SECONDS, MODES, Operation, Setting, World
 
 MAX_PARTITIONS: Final = 6
@@ -71,11 +71,7 @@ class Operations:
 
     def delete(self, which: int, _amount: int) -> None:
         """A topic is deleted."""
-        topic = TOPICS[which % 2]
-        self._world.watcher.interrupted(TOTALS if topic == DELTAS else ())
-        if topic == DELTAS:
-            self._world.watcher.topic_deleted()
-        self._world.cluster.delete(topic)
+        self._world.cluster.delete(TOPICS[which % 2])
 
     def create(self, which: int, amount: int) -> None:
         """A deleted topic is made again."""
@@ -105,13 +101,10 @@ class Operations:
         """A producer's clock jumps by an hour, or is put right."""
         producer = self._producer(which)
         producer.clock_seconds = (amount % 3 - 1) * HOUR_SECONDS
-        producer.set_back |= producer.clock_seconds < 0
 
     def restart(self, which: int, amount: int) -> None:
         """A producer is restarted, with the same resource attributes or with others."""
         producer = self._producer(which)
-        if amount % 2:
-            self._world.watcher.interrupted(producer=producer.number)
         producer.restart(pid=len(producer.runs) if amount % 2 else None)
 
     def twin(self, which: int, amount: int) -> None:
@@ -146,10 +139,7 @@ class Operations:
 
     def tombstone(self, which: int, amount: int) -> None:
         """A tombstone ends the series of a producer's key in one topic."""
-        producer, topic = self._producer(which), TOPICS[amount % 2]
-        if topic == DELTAS:
-            self._world.watcher.interrupted(producer=producer.number)
-        producer.bury(topic)
+        self._producer(which).bury(TOPICS[amount % 2])
 
     def unkeyed(self, which: int, _amount: int) -> None:
         """A producer sends messages without a key, to all partitions in turn; a group of replicas would refuse them."""

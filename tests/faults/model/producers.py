@@ -1,6 +1,6 @@
 """Producers whose truth is known: what each wrote, in which run, and how it can be recognised on a page.
 
-Cumulative values are `64 * n + run`, so a sample says which run of the producer it belongs to; each delta point is 1.
+Counters are `64 * n + run`, so a sample says which run of the producer it belongs to.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
 from tests.faults.model.cluster import Cluster, Key
 
 from kernelcast.columnar import Resource, Sample, encode
@@ -17,11 +17,19 @@ from kernelcast.wire.catalogue.devices import accelerator
 from kernelcast.wire.histogram import DurationTotals
 
 RUNS = 64
-CUMULATIVE, DELTAS = "kernels", "orders"
-TOPICS = (CUMULATIVE, DELTAS)
-COUNTERS = ("cuda_kernel_launches_total", "cuda_kernel_duration_seconds_count")
+KERNELS, ORDERS = "kernels", "orders"
+TOPICS = (KERNELS, ORDERS)
 GAUGE = "kernelcast_accelerator_memory_used_bytes"
-TOTALS = ("orders_total", "waits_count", 'waits_bucket{le="1"}', 'waits_bucket{le="+Inf"}')
+TOPIC_OF = {
+    "cuda_kernel_launches_total": KERNELS,
+    "cuda_kernel_duration_seconds_count": KERNELS,
+    GAUGE: KERNELS,
+    "orders_total": ORDERS,
+    "waits_count": ORDERS,
+    'waits_bucket{le="1"}': ORDERS,
+    'waits_bucket{le="+Inf"}': ORDERS,
+}
+COUNTERS = tuple(name for name in TOPIC_OF if name != GAUGE)
 SAMPLE = re.compile(
     r'^(?!kernelcast_producer_|target_info)(\w+)\{.*?instance="i(\d+)".*?(le="[^"]+")?\} (\S+)$', re.MULTILINE
 )
@@ -48,7 +56,6 @@ class Run:
         number: Different for each run of a producer.
         start_ns: When it began, by its own clock.
         pid: A resource attribute.
-        last_ns: The end of the last delta interval, by its own clock.
         written: How many times it has written.
         first_seconds: When it wrote first, by Kafka's clock.
         last_seconds: When it wrote last.
@@ -57,7 +64,6 @@ class Run:
     number: int
     start_ns: int
     pid: int
-    last_ns: int
     written: int = 0
     first_seconds: float = 0.0
     last_seconds: float = 0.0
@@ -72,24 +78,12 @@ class Producer:
         runs: All that have ever been.
         alive: Those that write; the first is the true one.
         clock_seconds: How far its clock is ahead.
-        set_back: Whether its clock has ever been behind.
-        deltas: Delta points that Kafka has, or will have, each once.
         salt: Of its partitioner.
         unkeyed: Whether its messages have no key.
         silent: Whether it writes nothing for now.
         hold: Messages to be held back and sent in reverse order.
         gauges: Values of its gauge, in the order in which they were written.
         written_seconds: By value of a counter or the gauge, when it was written.
-        shared: Whether two with different attributes have ever written under its name.
-        doubled: Whether two with the same attributes have.
-        changes: How often its attributes have changed, so that its delta series are others.
-        deltas_before_change: How many of its delta points were written before the last of these changes.
-        topic_id: Of the topic that its delta points last went to.
-        deltas_before_topic: How many of its delta points went to topics of the same name before that one.
-        corrected: Whether its clock has ever run ahead, and was put right.
-        corrections_seconds: When it first wrote after each time its clock was put right so.
-        ahead: Its delta points of a clock that ran ahead.
-        deltas_seconds: By delta point, when it was written, by Kafka's clock.
     """
 
     cluster: Cluster
@@ -97,26 +91,12 @@ class Producer:
     runs: list[Run] = field(default_factory=list)
     alive: list[Run] = field(default_factory=list)
     clock_seconds: float = 0.0
-    set_back: bool = False
-    deltas: int = 0
     salt: int = 0
     unkeyed: bool = False
     silent: bool = False
     hold: int = 0
     gauges: list[float] = field(default_factory=list)
     written_seconds: dict[float, float] = field(default_factory=dict)
-    shared: bool = False
-    doubled: bool = False
-    changes: int = 0
-    deltas_before_change: int = 0
-    topic_id: int = 0
-    deltas_before_topic: int = 0
-    corrected: bool = False
-    corrections_seconds: list[float] = field(default_factory=list)
-    ahead: set[bytes] = field(default_factory=set)
-    deltas_seconds: dict[bytes, float] = field(default_factory=dict)
-    _is_ahead: bool = False
-    _ahead_again: list[bool] = field(default_factory=list)
     _turn: int = 0
     _held: list[tuple[str, bytes]] = field(default_factory=list)
     _sent: list[tuple[Key, bytes, bytes, float]] = field(default_factory=list)
@@ -139,21 +119,17 @@ class Producer:
         now_ns, before = self._now_ns(), self.runs[-1].pid if self.runs else 0
         number = len(self.runs) + 1
         start_ns = now_ns + number * 1_000_000  # after the last point of the run before
-        run = Run(number, start_ns, before if pid is None else pid, start_ns)
-        if run.pid != before:
-            self.changes, self.deltas_before_change = self.changes + 1, self.deltas
-        self.shared |= bool(self.alive) and run.pid != before
-        self.doubled |= bool(self.alive) and run.pid == before
+        run = Run(number, start_ns, before if pid is None else pid)
         self.runs.append(run)
         self.alive.append(run)
 
-    def write(self, *, deltas: bool = True) -> None:
-        """Have each live run write its metrics once, those of deltas only if that is wanted."""
+    def write(self) -> None:
+        """Have each live run write its metrics once."""
         if self.silent:
             return
         for run in self.alive:
             if len(self.runs) < RUNS:
-                self._write(run, deltas=deltas)
+                self._write(run)
 
     def send_again(self, count: int) -> None:
         """Send the last messages once more, as a producer does whose acknowledgement was lost.
@@ -164,26 +140,9 @@ class Producer:
         for to, body, key, sent_seconds in self._sent[-count:]:
             if sent_seconds >= oldest_seconds:
                 self.cluster.write(to, body, key)
-                if body in self.ahead:
-                    self._ahead_again.append(self.corrected or self.unkeyed)
-
-    def written_since(self, seconds: float) -> int:
-        """Number of its last delta points that were sent after a moment of Kafka's clock."""
-        return sum(to[0] == DELTAS and sent_seconds > seconds for to, _, _, sent_seconds in self._sent)
-
-    @property
-    def ahead_again(self) -> int:
-        """Repeated delta points of a clock that ran ahead that a bridge may read after the clock was corrected.
-
-        Those that were repeated before the correction are read before it, if all messages are in one partition.
-        """
-        moved = (DELTAS, self.key) in self.cluster.moves.seconds
-        return sum(self.corrected and (moved or later) for later in self._ahead_again)
 
     def bury(self, topic: str) -> None:
-        """Write a tombstone for its key; the totals of its delta series begin at 0 again."""
-        if topic == DELTAS:
-            self.changes, self.deltas_before_change = self.changes + 1, self.deltas
+        """Write a tombstone for its key."""
         self.cluster.write((topic, self.cluster.partition_of(topic, self.key, self.salt)), None, self.key)
 
     def release(self) -> None:
@@ -205,7 +164,7 @@ class Producer:
         del self.alive[1:]
         self.release()
 
-    def _write(self, run: Run, *, deltas: bool) -> None:
+    def _write(self, run: Run) -> None:
         now_ns, now_seconds = self._now_ns() + run.number * 1_000_000, self.cluster.clock.seconds
         run.written += 1
         run.first_seconds, run.last_seconds = run.first_seconds or now_seconds, now_seconds
@@ -222,32 +181,8 @@ class Producer:
             Sample(accelerator.MEMORY_USED, (), now_ns, gauge),
         ]
         for export in encode(Resource(attributes), written, scope="faults"):
-            self._hold_or_send(CUMULATIVE, export.body)
-        if deltas and self.cluster.partitions(DELTAS):
-            self._note_topic()
-            body = _differences(attributes, run.last_ns, now_ns)
-            self._note_clock(body)
-            self._hold_or_send(DELTAS, body)
-            self.deltas += 1
-        run.last_ns = now_ns
-
-    def _note_clock(self, body: bytes) -> None:
-        """Notice a delta point of a clock that runs ahead, and the first one after it was put right."""
-        self.deltas_seconds[body] = self.cluster.clock.seconds
-        if self.clock_seconds > 0:
-            self.ahead.add(body)
-        elif self._is_ahead:
-            self.corrected = True
-            self.corrections_seconds.append(self.cluster.clock.seconds)
-        self._is_ahead = self.clock_seconds > 0
-
-    def _note_topic(self) -> None:
-        """Notice a topic of delta points that was deleted and made again."""
-        topic_id = self.cluster.ids[DELTAS]
-        if topic_id != self.topic_id:
-            held = sum(topic == DELTAS for topic, _ in self._held)
-            held += self.cluster.kept(DELTAS, self.key)  # they go to the new topic as well
-            self.topic_id, self.deltas_before_topic = topic_id, self.deltas - held
+            self._hold_or_send(KERNELS, export.body)
+        self._hold_or_send(ORDERS, _orders(attributes, run.start_ns, now_ns, value))
 
     def _hold_or_send(self, topic: str, body: bytes) -> None:
         if self.hold > 0:
@@ -267,8 +202,8 @@ class Producer:
         return round((self.cluster.clock.seconds + self.clock_seconds) * 1e9)
 
 
-def _differences(attributes: tuple[tuple[str, str], ...], start_ns: int, time_ns: int) -> bytes:
-    """One point of a delta sum, and one of a delta histogram, each of 1."""
+def _orders(attributes: tuple[tuple[str, str], ...], start_ns: int, time_ns: int, count: int) -> bytes:
+    """A counter and an explicit histogram with the same count."""
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
     for name, value in attributes:
@@ -276,15 +211,15 @@ def _differences(attributes: tuple[tuple[str, str], ...], start_ns: int, time_ns
         attribute.key, attribute.value.string_value = name, value
     metrics = resource.scope_metrics.add().metrics
     orders, waits = metrics.add(name="orders"), metrics.add(name="waits")
-    orders.sum.aggregation_temporality = waits.histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_DELTA
+    orders.sum.aggregation_temporality = waits.histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
     orders.sum.is_monotonic = True
-    orders.sum.data_points.add(start_time_unix_nano=start_ns, time_unix_nano=time_ns, as_int=1)
+    orders.sum.data_points.add(start_time_unix_nano=start_ns, time_unix_nano=time_ns, as_int=count)
     waits.histogram.data_points.add(
         start_time_unix_nano=start_ns,
         time_unix_nano=time_ns,
-        count=1,
-        sum=0.5,
+        count=count,
+        sum=0.5 * count,
         explicit_bounds=[1.0],
-        bucket_counts=[1, 0],
+        bucket_counts=[count, 0],
     )
     return bytes(request.SerializeToString())

@@ -8,7 +8,7 @@ from tests.faults.model.cluster import Cluster, Group
 from tests.faults.model.invariants import INTERVAL_SECONDS, Violation, Watcher
 from tests.faults.model.producers import TOPICS, Named, Producer
 
-MODES: Final[tuple[Mode, ...]] = ("group", "group", "group", "sharded", "replica")
+MODES: Final[tuple[Mode, ...]] = ("group", "group", "group", "replica")
 """One is drawn for each schedule; most faults are those of a group."""
 WARM_UP_SECONDS = 30.0
 SETTLE_SECONDS = TTL_SECONDS + 40.0

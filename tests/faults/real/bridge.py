@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from tests.faults.model.bridges import DROPPED, Mode
+from tests.faults.model.bridges import Mode
 from tests.faults.model.invariants import Violation
-from tests.faults.model.producers import COUNTERS, Named, Producer, samples
+from tests.faults.model.producers import COUNTERS, KERNELS, TOPIC_OF, Named, samples
 from tests.faults.real.kafka import TTL_SECONDS, RealCluster
 from tests.faults.real.skewed_clock import SkewedClock
 from tests.faults.real.waiting import PATIENCE_SECONDS, check_health
@@ -20,8 +20,6 @@ from tests.service.nursery import ForkedServer, Nursery
 from tests.service.servers import ServerProcess, free_ports
 
 STOP_SECONDS: Final = 30.0
-READ_SECONDS: Final = 6.0
-"""Within this a bridge on a busy machine has read a message, and exposes it."""
 CONFIGURATION: Final = 2
 """The exit code of a daemon that refuses its configuration."""
 OK: Final = 200
@@ -60,7 +58,6 @@ class RealReplica:
     Attributes:
         polls: Of no meaning here.
         floors: What Kafka has of each producer: by its number, when the last value was written that is on Kafka now.
-        drops: Delta points that bridges here have counted as not added, as last seen.
     """
 
     cluster: RealCluster
@@ -73,11 +70,9 @@ class RealReplica:
     written: Callable[[int, float], float] = lambda _producer, _value: 0.0
     polls: int = 0
     suspended: bool = False
-    drops: float = 0.0
     server: ServerProcess | None = None
     page: str = ""
     _clock: SkewedClock | None = None
-    _dropped: float = 0.0
     _answered: bool = False
     _floors: dict[int, float] = field(default_factory=dict)
     _was_ready: bool = False
@@ -167,9 +162,6 @@ class RealReplica:
         if self.door.wrong and answer.status == OK:
             raise Violation("a page is served under a wrong web configuration", f"replica {self.number}")
         self.page, self._served = answer.body, answer.status == OK
-        lines = [line for line in self.page.splitlines() if line.startswith("kernelcast_bridge_delta_points_total")]
-        dropped = [float(line.rpartition(" ")[2]) for line in lines if any(f'"{one}"' in line for one in DROPPED)]
-        self.drops = self._dropped + sum(dropped)
         self._shown = dict(samples(self.page))
         return self._shown
 
@@ -207,7 +199,7 @@ class RealReplica:
             return []
         newest: dict[int, float] = {}
         for (name, producer), value in self._shown.items():
-            if name in COUNTERS:
+            if name in COUNTERS and TOPIC_OF[name] == KERNELS:
                 newest[producer] = max(newest.get(producer, 0.0), self.written(producer, value))
         old = [
             (producer, round(floor - newest[producer], 1))
@@ -217,22 +209,6 @@ class RealReplica:
         absent = [(producer, "absent") for producer in self._floors if producer not in newest]
         first, self._first = self._first, False
         return [*old, *(absent if first and self.mode == "replica" else [])]
-
-    def has_read_all(self, producer: Producer) -> bool:
-        """Whether all that a producer has written is on Kafka; what a process has read of it is not known."""
-        return producer.hold <= 0 and self.cluster.delivered()
-
-    def unread(self, producer: Producer) -> int:
-        """The most delta points of a producer that it may not have read: those of the last `READ_SECONDS`."""
-        return producer.written_since(self.cluster.clock.seconds - READ_SECONDS)
-
-    def lost(self, _producer: Producer) -> int:
-        """Return 0: the snapshots of a process are not read, so no point counts as lost."""
-        return 0
-
-    def overtaken(self, _producer: Producer) -> int:
-        """Return 0: which points a real partition has received late is not read, so none is excused."""
-        return 0
 
     def forget(self, producer: int | None = None) -> None:
         """Take no value of a producer, or of all, as too old any more: a fault makes them hard to compare."""
@@ -253,12 +229,9 @@ class RealReplica:
             "ttl_floor_seconds": 8,
             "missed_intervals": 8,
             "takeover_seconds": 8,
-            "deltas": {"snapshot_seconds": 3},
         }
         if self.mode == "group":
             settings["group_protocol"] = self.around.protocol
-        if self.mode == "sharded":
-            settings |= {"replica_index": self.number, "replica_count": self.count}
         properties = {"topic.metadata.refresh.interval.ms": 3000}
         if settings.get("group_protocol") != "consumer":  # in that protocol the brokers set it
             properties["session.timeout.ms"] = 6000
@@ -278,4 +251,4 @@ class RealReplica:
         os.killpg(self.server.process.pid, number)
 
     def _gone(self) -> None:
-        self._dropped, self.server, self.suspended, self._answered = self.drops, None, False, False
+        self.server, self.suspended, self._answered = None, False, False

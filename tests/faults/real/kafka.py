@@ -150,10 +150,6 @@ class RealCluster:
         """Number of a topic's partitions; 0 where there is no such topic."""
         return self._counts.get(topic, 0)
 
-    def kept(self, _topic: str, _of: bytes) -> int:
-        """None of the records that wait are those of a deleted topic, see `delete`."""
-        return 0
-
     def partition_of(self, topic: str, key: bytes, salt: int) -> int:
         """The partition that a producer's partitioner chooses."""
         return zlib.crc32(key, salt) % max(1, self.partitions(topic))

@@ -4,7 +4,7 @@ import random
 from typing import Any, Final, cast
 
 from tests.faults.model.operations import Operations, Schedule
-from tests.faults.model.producers import CUMULATIVE, TOPICS
+from tests.faults.model.producers import KERNELS, TOPICS
 from tests.faults.model.world import HOUR_SECONDS, MODES, Operation, Setting
 from tests.faults.real.disk import small_disk_obstacle
 from tests.faults.real.world import EXPORTER_OPERATIONS, START_SECONDS, RealWorld
@@ -46,7 +46,7 @@ class RealOperations(Operations):
 
     def delete(self, which: int, amount: int) -> None:
         """A topic is deleted."""
-        if TOPICS[which % 2] == CUMULATIVE:
+        if TOPICS[which % 2] == KERNELS:
             self._incomparable(None)
         super().delete(which, amount)
 

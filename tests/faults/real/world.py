@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from tests.faults.model.invariants import Violation, Watcher
-from tests.faults.model.producers import CUMULATIVE, RUNS, TOPICS, Named, Producer
+from tests.faults.model.producers import KERNELS, RUNS, TOPICS, Named, Producer
 from tests.faults.model.world import Setting
 from tests.faults.real.bridge import RealReplica, Surroundings
 from tests.faults.real.disk import SmallDisk, small_disk_obstacle
@@ -95,12 +95,8 @@ class RealWorld:
         )
 
     def begin(self) -> None:
-        """Start all bridges after a first message of each producer, and wait until they are ready.
-
-        No delta point is written before: a group that has read nothing yet begins a time-to-live back, and on a busy
-        machine its first member may take longer than that to join.
-        """
-        self._write(deltas=False)
+        """Start all bridges after a first message of each producer, and wait until they are ready."""
+        self._write()
         for replica in self.replicas:
             replica.start()
         patience = self.patience(START_SECONDS)
@@ -122,7 +118,7 @@ class RealWorld:
         with ThreadPoolExecutor(1) as pool:
             doing = pool.submit(action)
             while wait([doing], TURN_SECONDS).not_done:
-                self._write(deltas=True)
+                self._write()
         doing.result()
 
     def revive_nodes(self) -> None:
@@ -130,10 +126,10 @@ class RealWorld:
         for node in self.kafka.nodes:
             self.meanwhile(partial(revive, node))
 
-    def turn(self, *, deltas: bool = True) -> dict[int, dict[Named, float]]:
+    def turn(self) -> dict[int, dict[Named, float]]:
         """One second: producers write, and everything is scraped."""
         began = time.monotonic()
-        self._write(deltas=deltas)
+        self._write()
         pages = self.look()
         time.sleep(max(0.0, began + TURN_SECONDS - time.monotonic()))
         return pages
@@ -154,19 +150,15 @@ class RealWorld:
     def settle(self) -> None:
         """End all faults, and wait for the truth.
 
-        The watcher cannot see the truth of a total whose key has just moved, for longer than `SETTLE_SECONDS`: then the
-        first comparison after that decides.
-
         Raises:
             Violation: It is not exposed in time.
         """
         self.calm()
-        patience, undecided = self.patience(SETTLE_SECONDS), self.watcher.undecided
+        patience = self.patience(SETTLE_SECONDS)
         while reason := self._differs():
-            if patience.ended and not undecided:
+            if patience.ended:
                 raise Violation("the totals are not the truth in the end", reason)
-            self._write(deltas=True)
-            undecided = self.watcher.undecided
+            self._write()
 
     def calm(self) -> None:
         """End all faults, and wait for bridges that were not running to be ready."""
@@ -218,7 +210,7 @@ class RealWorld:
 
     def floors(self) -> dict[int, float]:
         """Time at which each producer wrote its last value on Kafka; only of producers whose values can be compared."""
-        if not self.cluster.delivered() or not self.cluster.partitions(CUMULATIVE):
+        if not self.cluster.delivered() or not self.cluster.partitions(KERNELS):
             return {}
         return {one.number: self._written(one.number, _last(one)) for one in self.producers if self._comparable(one)}
 
@@ -226,21 +218,21 @@ class RealWorld:
         run, moved = producer.alive[0], self.cluster.moves.seconds
         new = len(producer.runs) > 1 and run.first_seconds > self.cluster.clock.seconds - TAKEOVER_SECONDS
         disturbed = producer.silent or producer.hold or producer.clock_seconds or len(producer.alive) > 1
-        return bool(run.written) and not new and not disturbed and (CUMULATIVE, producer.key) not in moved
+        return bool(run.written) and not new and not disturbed and (KERNELS, producer.key) not in moved
 
     def _written(self, producer: int, value: float) -> float:
         return self.producers[producer].written_seconds.get(value, 0.0)
 
     def _begun(self) -> bool:
-        self.turn(deltas=False)
+        self.turn()
         return all(one.ready() for one in self.replicas)
 
-    def _write(self, *, deltas: bool) -> None:
+    def _write(self) -> None:
         now_seconds = time.monotonic()
         self.longest_pause_seconds = max(self.longest_pause_seconds, now_seconds - self._wrote_seconds)
         self._wrote_seconds = now_seconds
         for producer in self.producers:
-            producer.write(deltas=deltas)
+            producer.write()
             producer.release_when_due()
         self.cluster.flush()
 

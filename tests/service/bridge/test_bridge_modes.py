@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from tests.service.conftest import Broker
 from tests.service.replicas import Replicas
-from tests.service.servers import get, wait_for
-from tests.service.writers import LAUNCHES, Faults, Fleet
+from tests.service.servers import wait_for
+from tests.service.topics import create_topics
+from tests.service.writers import Faults, Fleet
 from tests.support.service.partitioned import make, shown
 
 pytestmark = pytest.mark.service
 UNKEYED = {f"collector{number}": Faults(unkeyed=True) for number in range(4)}
-SERIES = 5 * len(UNKEYED)
 
 
 def delete(kafka: Broker, topic: str) -> None:
@@ -22,38 +23,33 @@ def delete(kafka: Broker, topic: str) -> None:
     time.sleep(1)  # a broker says that it is done before it has forgotten the name
 
 
-def test_an_unkeyed_topic_is_refused_in_a_group_shared_when_sharded_and_identical_on_replicas(
+def test_a_topic_without_keys_is_refused_in_a_group_taken_where_it_has_one_partition_and_identical_on_replicas(
     shared_kafka: Broker, tmp_path: Path
 ) -> None:
     make(shared_kafka, "otlp_metrics")
-    folders = {mode: tmp_path / mode for mode in ("group", "sharded", "replica")}
+    create_topics(shared_kafka.bootstrap_servers, [NewTopic("single", 1, 1)])
+    folders = {mode: tmp_path / mode for mode in ("group", "replica")}
     for folder in folders.values():
         folder.mkdir()
     servers = shared_kafka.bootstrap_servers
     with (
         Fleet(servers, "otlp_metrics", UNKEYED) as fleet,
-        Replicas(folders["group"], servers, 1, topics=["otlp_metrics"], mode="group", group_id="unkeyed") as group,
-        Replicas(folders["sharded"], servers, 2, topics=["otlp_metrics"], mode="sharded") as sharded,
+        Fleet(servers, "single", {"lone": Faults(unkeyed=True)}) as lone,
+        Replicas(folders["group"], servers, 1, topics=["otlp_metrics", "single"], group_id="unkeyed") as group,
         Replicas(folders["replica"], servers, 2, topics=["otlp_metrics"], mode="replica") as identical,
     ):
-        for replicas in (group, sharded, identical):
+        for replicas in (group, identical):
             replicas.start(*range(replicas.count))
-        truth = fleet.stop()
-        for replicas in (group, sharded, identical):
+        truth, single = fleet.stop(), lone.stop()
+        for replicas in (group, identical):
             replicas.watch.start()
         wait_for(
             "both replicas the same",
             lambda: all(looks and looks[-1].values == truth.last for looks in identical.watch.looks.values()),
         )
-        wait_for("a division", lambda: all(sharded.watch.looks.values()) and sum(map(len, shown(sharded, 0, 1))) == 20)
-        one, other = (sharded.watch.looks[index][-1].values for index in (0, 1))
-        assert {**one, **other} == truth.last
-        assert one
-        assert other
-        assert LAUNCHES not in get(f"{group.url(0)}/metrics")
+        wait_for("the topic with one partition", lambda: shown(group, 0)[0] == set(single.last))
         assert group.own(0, "kernelcast_bridge_unkeyed_messages_total") > 0
-        assert "set bridge.mode to sharded" in group.servers[0].tail(100_000)
-    assert sharded.watch.doubles() == []
+        assert "set bridge.mode to replica" in group.servers[0].tail(100_000)
 
 
 @pytest.mark.parametrize("mode", ["group", "replica"])

@@ -107,6 +107,18 @@ def test_until_it_is_compiled_it_is_healthy_not_ready_and_answers_scrapes_about_
     assert "kernelcast_bridge_ready 0.0\n" in answers["/metrics"][1]
 
 
+def test_a_bridge_that_reads_no_topic_is_ready_and_accepts_alerts(broker: EmbeddedBroker) -> None:
+    write(broker, export(1))
+    with Bridge(settings_for(broker, scraping=False)) as bridge:
+        eventually(lambda: fetch(f"{bridge.url}/-/ready")[0] == 200)
+        assert "cuda_kernel_launches_total" not in fetch(f"{bridge.url}/metrics")[1]
+        assert "none: bridge.scraping is false" in fetch(f"{bridge.url}/")[1]
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{bridge.url}/api/v1/alerts", b'{"version": "4", "alerts": []}', headers)  # noqa: S310
+        with urllib.request.urlopen(request, timeout=LONGEST_SECONDS) as answer:  # noqa: S310  our own server
+            assert answer.status == 200
+
+
 def test_of_two_replicas_each_series_is_on_one_and_the_other_takes_over(broker: EmbeddedBroker) -> None:
     write(broker, export(10))
     with Bridge(settings_for(broker, group_id="pair")) as first:

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, AGGREGATION_TEMPORALITY_DELTA
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
 from tests.service.conftest import Broker
 from tests.service.replicas import Replicas
 from tests.service.servers import get, wait_for
@@ -22,36 +22,32 @@ from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
-from kernelcast.wire.topics import STATE
 
 pytestmark = pytest.mark.service
 TOPIC = "grown"
 KINDS = tuple(f"kind{number}" for number in range(6))
-LINE = re.compile(r'^(worked|sold)_total{.*kind="(\w+)".*} (\S+)$', re.MULTILINE)
+LINE = re.compile(r'^(worked)_total{.*kind="(\w+)".*} (\S+)$', re.MULTILINE)
 QUICK = {"topic.metadata.refresh.interval.ms": 1000, "session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
 SETTINGS = {
     "topics": [TOPIC],
     "group_id": TOPIC,
     "ttl_seconds": 40,
     "ttl_floor_seconds": 3,
-    "deltas": {"snapshot_seconds": 1},
     "kafka": {"properties": QUICK},
 }
 MOVED_SECONDS = 15
-"""Time after which moved series have ended in their old partitions. Delta totals are exposed through the new partitions
-`ttl_floor_seconds` and 10 s after the first point there, and after the next read of the other replica's snapshots."""
+"""Time after which moved series have ended in their old partitions."""
 SMALL, GROWN = (0, 1, 0, 1, 0, 1), (0, 1, 2, 3, 3, 2)
 """The partition of each kind before and after the topic grows. Series move from both old partitions to both added ones.
 So some move to another replica, whichever replica has which partition."""
-MOVED_KINDS = KINDS[2:]
 
 
 class Shop:
-    """Counts one of each kind five times a second, cumulative and as deltas; the kind is the key."""
+    """Counts one of each kind five times a second; the kind is the key."""
 
     def __init__(self, kafka: Broker) -> None:
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUICK_PRODUCER})
-        self._start_ns = self._last_ns = time.time_ns()
+        self._start_ns = time.time_ns()
         self.partitions, self.count = SMALL, 0
 
     @contextmanager
@@ -77,18 +73,13 @@ class Shop:
         for number, kind in enumerate(KINDS):
             request = ExportMetricsServiceRequest()
             metrics = request.resource_metrics.add().scope_metrics.add().metrics
-            for name, temporality, start_ns, value in (
-                ("worked", AGGREGATION_TEMPORALITY_CUMULATIVE, self._start_ns, self.count),
-                ("sold", AGGREGATION_TEMPORALITY_DELTA, self._last_ns, 1),
-            ):
-                total = metrics.add(name=name).sum
-                total.aggregation_temporality, total.is_monotonic = temporality, True
-                point = total.data_points.add(start_time_unix_nano=start_ns, time_unix_nano=now_ns, as_int=value)
-                attribute = point.attributes.add(key="kind")
-                attribute.value.string_value = kind
+            total = metrics.add(name="worked").sum
+            total.aggregation_temporality, total.is_monotonic = AGGREGATION_TEMPORALITY_CUMULATIVE, True
+            point = total.data_points.add(start_time_unix_nano=self._start_ns, time_unix_nano=now_ns, as_int=self.count)
+            attribute = point.attributes.add(key="kind")
+            attribute.value.string_value = kind
             self._producer.produce(TOPIC, request.SerializeToString(), kind.encode(), self.partitions[number])
         self._producer.poll(0)
-        self._last_ns = now_ns
 
 
 QUICK_PRODUCER = {"topic.metadata.refresh.interval.ms": 500, "acks": "all", "log_level": 2}
@@ -150,16 +141,9 @@ def exposed(replicas: Replicas, *indexes: int) -> dict[tuple[str, str], list[flo
     return found
 
 
-def all_of(worked: int, sold: int) -> dict[tuple[str, str], list[float]]:
+def all_of(worked: int) -> dict[tuple[str, str], list[float]]:
     """Every series on one replica."""
-    return {(name, kind): [float(value)] for name, value in (("worked", worked), ("sold", sold)) for kind in KINDS}
-
-
-def but_moved(values: dict[tuple[str, str], list[float]]) -> dict[tuple[str, str], list[float]]:
-    """All but the totals of deltas that moved to another partition, which may be another replica's."""
-    return {
-        (name, kind): shown for (name, kind), shown in values.items() if name == "worked" or kind not in MOVED_KINDS
-    }
+    return {("worked", kind): [float(worked)] for kind in KINDS}
 
 
 def asked(found: Callable[[], bool]) -> Callable[[], bool]:
@@ -183,7 +167,7 @@ def test_totals_hold_while_a_topic_grows_a_bridge_joins_one_restarts_and_the_top
     shared_kafka: Broker, tmp_path: Path
 ) -> None:
     admin = AdminClient({"bootstrap.servers": shared_kafka.bootstrap_servers})
-    topics = [NewTopic(TOPIC, 2, 1), NewTopic(STATE.name, 2, 1, config={"cleanup.policy": "compact"})]
+    topics = [NewTopic(TOPIC, 2, 1)]
     create_topics(shared_kafka.bootstrap_servers, topics)
     shop = Shop(shared_kafka)
     with Replicas(tmp_path, shared_kafka.bootstrap_servers, 2, **SETTINGS) as replicas:
@@ -192,46 +176,37 @@ def test_totals_hold_while_a_topic_grows_a_bridge_joins_one_restarts_and_the_top
         pages.start()
         try:
             with shop.open():
-                wait_for("every series", asked(lambda: exposed(replicas, 0, 1).keys() == all_of(0, 0).keys()))
+                wait_for("every series", asked(lambda: exposed(replicas, 0, 1).keys() == all_of(0).keys()))
                 time.sleep(3)
                 for grown in admin.create_partitions([NewPartitions(TOPIC, 4)]).values():
                     grown.result()
                 time.sleep(1)
                 shop.partitions = GROWN
                 time.sleep(MOVED_SECONDS)
-                once = dict.fromkeys(all_of(0, 0), 1)
+                once = dict.fromkeys(all_of(0), 1)
                 wait_for("every series once", asked(lambda: occurrences(exposed(replicas, 0, 1)) == once))
                 replicas.servers[0].kill()
                 replicas.start(0)
                 time.sleep(3)
                 assert replicas.servers[1].stop() == 0
                 replicas.start(1)
-            true = but_moved(all_of(shop.count, shop.count))
-            wait_for("all totals", asked(lambda: but_moved(exposed(replicas, 0, 1)) == true))
-            resets = pages.falls()
-            assert {(name, kind) for name, kind, _, _ in resets} <= {("sold", kind) for kind in MOVED_KINDS}, resets
-            assert len(resets) <= len(MOVED_KINDS), resets  # a total of deltas begins at 0 at another replica
-            before = shop.count
-            pages.looks.clear()
+            wait_for("all totals", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count)))
             for deleted in admin.delete_topics([TOPIC]).values():
                 deleted.result()
             time.sleep(2)
-            create_topics(shared_kafka.bootstrap_servers, topics[:1])
+            create_topics(shared_kafka.bootstrap_servers, topics)
             shop.partitions = SMALL
             time.sleep(2)
             with shop.open():
                 time.sleep(5)
-            created = shop.count - before
-            wait_for("the new log", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count, created)))
+            wait_for("the new log", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count)))
             for server in replicas.servers:
                 server.kill()
             replicas.start(0, 1)
-            wait_for("its totals again", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count, created)))
+            wait_for("its totals again", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count)))
         finally:
             pages.stop()
-    falls = pages.falls()
-    assert {name for name, _, _, _ in falls} <= {"sold"}, falls
-    assert len(falls) <= len(KINDS), falls  # totals of deltas restart at 0 with a new log: one reset each
+    assert pages.falls() == []
 
 
 def test_kafka_names_newest_timestamps_and_the_ids_of_topics(shared_kafka: Broker) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.service.real_packages import CUPTI, real_packages
+from tests.support.service.packages import CUPTI, folder_with
 
 from kernelcast.cli.doctor import gpu
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
@@ -24,7 +24,7 @@ def test_a_libcupti_that_crashes_is_a_finding_and_the_checks_go_on(tmp_path: Pat
     """`kernelcast doctor` ended with SIGSEGV, without a word."""
     config = tmp_path / "kernelcast.yaml"
     config.write_text(f"exporter: {{state_directory: {tmp_path}, socket_path: {tmp_path}/probe.sock}}\n")
-    path = os.pathsep.join(map(str, (ROOT / "core", ROOT / "exporter", real_packages(*CUPTI))))
+    path = os.pathsep.join(map(str, (ROOT / "core", ROOT / "exporter", folder_with(CUPTI))))
     command = [sys.executable, "-m", "kernelcast.cli", "doctor", "--no-clock", "--config", str(config)]
     with EmbeddedBroker() as embedded:
         command += ["--kafka.bootstrap-servers", embedded.bootstrap_servers]
@@ -32,6 +32,6 @@ def test_a_libcupti_that_crashes_is_a_finding_and_the_checks_go_on(tmp_path: Pat
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120, check=False)
 
     (cupti,) = [line for line in done.stdout.splitlines() if "cupti: " in line]
-    assert "libcupti.so.13 ended the process that asked its version (SIGSEGV)" in cupti
+    assert "libcupti.so.13 is there; whether it works shows only where there is a driver" in cupti
     assert "promtool: " in done.stdout
     assert done.returncode == 0, done.stdout

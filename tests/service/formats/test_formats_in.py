@@ -27,6 +27,9 @@ SERIES = 50
 BOUNDS = (0.1, 1.0, 10.0)
 GARBAGE = (b"\x00\xff\x01garbage", b"} up 1", b'{"resourceMetrics": [', b"\x0a\x7f", b"m,a v=1", b"# TYPE x nothing\n")
 FORMATS: dict[str, Any] = {
+    "in-otlp-json": "otlp_json",
+    "^in-remote-write.*": "remote_write",
+    "in-text": "prometheus",
     "in-telegraf": {"format": "influx", "precision": "ms"},
     "^in-sensors.*": {
         "points": "$.rooms[*].sensors[*]",

@@ -111,7 +111,9 @@ def labels_of(one: Consequences, name: str, place: int) -> dict[str, str]:
 def test_every_declared_consequence_is_muted_by_a_real_alertmanager(alertmanager: AlertmanagerServer) -> None:
     rows = [one for one in declared(rules.PRODUCTION) if one.subject]
     causes = [labels_of(one, one.cause, place) | matched(one.matcher) for place, one in enumerate(rows)]
-    silenced = [labels_of(one, name, place) for place, one in enumerate(rows) for name in one.silenced]
+    silenced = [
+        labels_of(one, name, place) | matched(one.about) for place, one in enumerate(rows) for name in one.silenced
+    ]
     elsewhere = {"alertname": "KernelcastGpuThrottling", "severity": "none", "Hostname": "another", "gpu": "0"}
     post(alertmanager, *causes)
     post(alertmanager, *silenced, elsewhere)

@@ -288,4 +288,4 @@ def test_shares_of_all_kernels_add_up_to_one(prometheus: PrometheusServer) -> No
 
 
 def test_a_kernel_as_fast_as_a_day_before_has_the_ratio_1(prometheus: PrometheusServer) -> None:
-    assert panel(prometheus, "Mean duration against a day before") == pytest.approx([1, 1])
+    assert panel(prometheus, "Mean duration against usual") == pytest.approx([1, 1])

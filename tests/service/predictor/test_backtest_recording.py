@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.push.receivers import answer_with, server
+from tests.support.http_double import answer_with, server
 
 from kernelcast.cli.app import run
 

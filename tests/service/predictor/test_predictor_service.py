@@ -24,7 +24,8 @@ from kernelcast.wire.topics import DEADLETTER, DEVICE, FINDINGS, FORECASTS, HINT
 
 HOSTS = QUIET, LOUD = "m1", "m2"
 HOT, COLD = 100, 380
-PASSED = {"cause": "thermal", "severity": "page", "state": "passed"}
+PASSED = {"cause": "thermal", "urgency": "page", "state": "passed"}
+SINCE = "kernelcast_predictor_finding_since_timestamp_seconds"
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +130,12 @@ def after_two_cycles(running: RunningPredictor, durations: int) -> None:
     eventually(lambda: running.value("kernelcast_predictor_sweeps_total") >= cycles + 2)
 
 
+def since(running: RunningPredictor) -> dict[tuple[tuple[str, str], ...], float]:
+    """When the limit of each temperature's finding was passed, by its labels."""
+    samples = [one for family in running.predictor.registry.collect() for one in family.samples if one.name == SINCE]
+    return {tuple(one.labels.items()): one.value for one in samples if one.labels.items() >= PASSED.items()}
+
+
 def findings_of(kafka: KafkaSettings) -> dict[str, set[str]]:
     """Ids of the findings about temperatures, by host."""
     found: dict[str, set[str]] = {host: set() for host in HOSTS}
@@ -154,10 +161,12 @@ def test_a_maintenance_is_neither_alarmed_nor_learnt_and_a_restart_begins_no_fin
             eventually(lambda: (baselines(running).get(LOUD) or 1.0) < 0.9e-3)
             assert baselines(running)[QUIET] == pytest.approx(1e-3, rel=0.02)
             eventually(lambda: bool(findings_of(kafka)[LOUD]))
+            began = since(running)
         before = findings_of(kafka)
         with RunningPredictor(changed) as running:
             eventually(running.ready)
             pair.seconds(range(400, 420))
-            eventually(lambda: running.value("kernelcast_predictor_findings", **PASSED) == 1)
+            eventually(lambda: since(running) != {})
+            assert since(running) == began, "the same labels and times"
         assert findings_of(kafka) == before
         assert (len(before[LOUD]), before[QUIET]) == (1, set())

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.service.real_packages import CUPY, real_packages
+from tests.support.service.packages import CUPY, folder_with
 
 pytestmark = pytest.mark.service
 
@@ -83,7 +83,7 @@ print(watched, watches_captures(), compiler.function is function)
 
 def run(program: str, tmp_path: Path) -> list[str]:
     """The lines that a program prints with CuPy and the probe on its path."""
-    paths = (*(ROOT / root for root in ("core", "exporter")), real_packages(*CUPY))
+    paths = (*(ROOT / root for root in ("core", "exporter")), folder_with(CUPY))
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),

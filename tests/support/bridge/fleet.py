@@ -13,13 +13,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
-from tests.support.bridge.list_kafka import ListKafka, ManualClock, Shelf, StateLog
+from tests.support.bridge.list_kafka import ListKafka, ManualClock, Shelf
 
-from kernelcast.bridge.delta.deltas import Deltas
-from kernelcast.bridge.delta.instruments import DeltaInstruments
-from kernelcast.bridge.delta.persistence.background import Starter, run_at_once
-from kernelcast.bridge.delta.persistence.state import StateTopic
-from kernelcast.bridge.delta.settings import DeltaPolicy, DeltaSettings
 from kernelcast.bridge.expose.formats import text
 from kernelcast.bridge.inputs import Selection, TopicFormat
 from kernelcast.bridge.instruments import Instruments
@@ -184,31 +179,15 @@ class Site:
     formats: dict[str, TopicFormat] = field(default_factory=lambda: {"kernels": TopicFormat(format="otlp_proto")})
     ttl_seconds: float = 300.0
     policy: IntakePolicy | None = None
-    state: StateLog | None = None
-    deltas: DeltaSettings | None = None
     rules: PointRules = DEFAULT_RULES
-    starter: Starter = run_at_once
     _exposed: tuple[int, dict[SeriesKey, float]] = field(init=False, default_factory=lambda: (-1, {}))
 
     def __post_init__(self) -> None:
         self.selection = Selection(self.decoder, self.formats)
         policy = self.policy or IntakePolicy(self.ttl_seconds)
-        self.state = self.state or StateLog(self.clock)
-        self.store = SeriesStore(SeriesLimits(), rules=self.rules, share=policy.share)
+        self.store = SeriesStore(SeriesLimits(), rules=self.rules)
         self.instruments = Instruments(self.registry)
-        totals = Deltas(
-            DeltaPolicy(
-                self.deltas or DeltaSettings(),
-                policy.ttl_seconds,
-                by_partition=policy.grouped,
-                hold_seconds=self.rules.floor_ms / 1e3,
-            ),
-            StateTopic("group", self.state, self.state.open, now_ns=self.clock.now_ns),
-            DeltaInstruments(self.registry),
-            self.clock,
-            starter=self.starter,
-        )
-        parts = IntakeParts(self.kafka, self.selection, self.store, self.shelf, self.instruments, self.clock, totals)
+        parts = IntakeParts(self.kafka, self.selection, self.store, self.shelf, self.instruments, self.clock)
         self.intake = Intake(parts, policy)
 
     def export(
@@ -218,12 +197,13 @@ class Site:
         append_ms: int | None = None,
         instance: str = "host-1",
         keyed: bytes | None = b"key",
+        **further: Any,
     ) -> None:
         resource = Resource((("service.instance.id", instance), ("service.name", "kernelcast-exporter")))
         for export in encode(resource, written, scope="test"):
             now_ms = self.clock.now_ns() // 1_000_000
             at_ms = now_ms if append_ms is None else append_ms
-            self.kafka.write("kernels", partition, export.body, at_ms, keyed=keyed)
+            self.kafka.write("kernels", partition, export.body, at_ms, keyed=keyed, **further)
 
     def run(self, seconds: float) -> None:
         for _ in range(math.ceil(seconds)):

@@ -1,7 +1,7 @@
-"""A Kafka of lists with the bridge's snapshots, and a clock that is a number."""
+"""A Kafka of lists, and a clock that is a number."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import OFFSET_END, TopicPartition
@@ -9,7 +9,6 @@ from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.intake.consume import Intake
 from kernelcast.runtime.kafka.clients import ReceivedMessage
-from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
 from kernelcast.wire.errors import BrokerError
 
 
@@ -176,83 +175,3 @@ class Shelf:
 
     def send(self, message: ReceivedMessage, error: Exception) -> None:
         self.messages.append((message, error))
-
-
-@dataclass
-class StateLog:
-    """The topic of snapshots: a sent message can be read at once; `fails` loses it, as a producer would."""
-
-    clock: ManualClock
-    partitions_made: int = 3
-    logs: dict[int, list[Record]] = field(default_factory=dict)
-    fails: bool = False
-    answers: bool = True
-    opened: int = 0
-    _assigned: list[TopicPartition] = field(default_factory=list)
-    _ends: list[TopicPartition] = field(default_factory=list)
-
-    def open(self) -> "StateLog":
-        self.opened += 1
-        return self
-
-    def send(
-        self,
-        _topic: str,
-        *,
-        key: bytes | None,
-        value: bytes | None,
-        on_delivery: DeliveryListener | None = None,
-        partition: int | None = None,
-    ) -> None:
-        assert partition is not None
-        assert key is not None
-        if not self.fails:
-            log = self.logs.setdefault(partition, [])
-            log.append(
-                Record(("kernelcast.state", partition, len(log)), value, self.clock.now_ns() // 1_000_000, keyed=key)
-            )
-        if on_delivery is not None:
-            on_delivery(Undelivered("lost") if self.fails else None)
-
-    def flush(self, _timeout_seconds: float) -> int:
-        return 0
-
-    def partitions(self, topic: str) -> list[TopicPartition]:
-        if not self.answers:
-            raise BrokerError("no answer")
-        return [TopicPartition(topic, number) for number in range(self.partitions_made)]
-
-    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        return 0, len(self.logs.get(partition.partition, []))
-
-    def offsets_for_time(self, partitions: Sequence[TopicPartition], time_ns: int) -> list[TopicPartition]:
-        found = []
-        for item in partitions:
-            log = self.logs.get(item.partition, [])
-            at = next((record.offset() for record in log if record.append_ms >= time_ns // 1_000_000), len(log))
-            found.append(TopicPartition(item.topic, item.partition, at))
-        return found
-
-    def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        self._assigned, self._ends = list(partitions), []
-
-    def consume(self, *_: object) -> tuple[list[Record], list[object]]:
-        batch = [record for item in self._assigned for record in self.logs.get(item.partition, [])[item.offset :]]
-        self._assigned, self._ends = [], self._assigned
-        return batch, []
-
-    def ends(self) -> list[TopicPartition]:
-        reached, self._ends = self._ends, []
-        return reached
-
-    def compact(self) -> None:
-        """Keep the newest message of each key, where it is; tombstones go."""
-        for partition, log in self.logs.items():
-            newest = {record.key(): record.offset() for record in log}
-            kept = [record for record in log if newest[record.key()] == record.offset() and record.value() is not None]
-            self.logs[partition] = [
-                replace(record, at=("kernelcast.state", partition, offset)) for offset, record in enumerate(kept)
-            ]
-
-    def close(self, timeout_seconds: float = 0.0) -> None:
-        pass

@@ -2,25 +2,18 @@
 
 from dataclasses import dataclass, field
 
-from tests.support.bridge.delta_streams import Delta, sums
 from tests.support.bridge.fleet import LAUNCHES, Site, launches
-from tests.support.bridge.list_kafka import ListKafka, ManualClock, SkewedClock, StateLog
+from tests.support.bridge.list_kafka import ListKafka, ManualClock, SkewedClock
 
-from kernelcast.bridge.delta.persistence.background import Starter, run_at_once
-from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.intake.parts import IntakePolicy
-
-ORDERS = "orders_total"
-STEP_NS = 1_000_000_000
 
 
 @dataclass
 class Group:
-    """Bridges that share logs, commits, snapshots and time; `falls` compares what any of them exposes.
+    """Bridges that share logs, commits and time; `falls` compares what any of them exposes.
 
     Attributes:
         counts: The true value of each series that is written as a cumulative one, from 1 up.
-        sold: The true total of each series that is written as deltas of one.
         falls: Each value that was exposed below one exposed before: series, before, after.
     """
 
@@ -30,17 +23,10 @@ class Group:
     kafka: ListKafka = field(default_factory=ListKafka)
     bridges: list[Site] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    sold: dict[str, int] = field(default_factory=dict)
     falls: list[tuple[str, float, float]] = field(default_factory=list)
-    _highest: dict[tuple[str, str], float] = field(default_factory=dict)
-    _sold_ns: dict[str, int] = field(default_factory=dict)
+    _highest: dict[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.state = StateLog(self.clock)
-
-    def bridge(
-        self, *partitions: int, at_once: int = 1000, starter: Starter = run_at_once, behind_seconds: int = 0
-    ) -> Site:
+    def bridge(self, *partitions: int, at_once: int = 1000, behind_seconds: int = 0) -> Site:
         """Start a bridge that is given some partitions; its machine's time of day may be behind."""
         site = Site(
             kafka=ListKafka(
@@ -51,10 +37,7 @@ class Group:
                 notes=self.kafka.notes,
             ),
             clock=SkewedClock(self.clock, -behind_seconds * 1_000_000_000),
-            state=self.state,
             policy=IntakePolicy(self.ttl_seconds, grouped=self.grouped),
-            deltas=DeltaSettings(snapshot_seconds=10),
-            starter=starter,
         )
         self.bridges.append(site)
         self.give(site, *partitions)
@@ -90,18 +73,6 @@ class Group:
             writer = self.bridges[0] if self.bridges else Site(kafka=self.kafka, clock=self.clock)
             writer.export(partition, sample, keyed=name.encode())
 
-    def sell(self, partition: int, name: str, *, ahead_ns: int = 0) -> None:
-        """Write a delta of one since the series' last one; the producer's clock may be ahead."""
-        self.sold[name] = self.sold.get(name, 0) + 1
-        now_ns = self.clock.now_ns()
-        body = sums([Delta(self._sold_ns.get(name, now_ns - STEP_NS), now_ns + ahead_ns, 1, name)])
-        self._sold_ns[name] = now_ns + ahead_ns
-        self.kafka.write("kernels", partition, body, now_ns // 1_000_000, keyed=name.encode())
-
-    def set_back(self, name: str, nanoseconds: int) -> None:
-        """Have a series' next delta begin before its last one has ended."""
-        self._sold_ns[name] -= nanoseconds
-
     def live(self, seconds: int, where: dict[str, int], *, every: int = 1) -> None:
         """Let time pass: each second every series is written to its partition, and every bridge takes a step.
 
@@ -109,13 +80,12 @@ class Group:
             seconds: How long.
             where: The partition of each series.
             every: Seconds between two steps of the bridges; the last second has one in any case. More than 6 s would
-                count as a pause of the process. With 5 s snapshots are written when they are due.
+                count as a pause of the process.
         """
         for second in range(seconds):
             self.clock.seconds += 1
             for name, partition in where.items():
                 self.write(partition, name)
-                self.sell(partition, name)
             self.write_more(where)
             if second % every == 0 or second == seconds - 1:
                 self.step()
@@ -135,7 +105,7 @@ class Group:
         self.live(last, where)
 
     def write_more(self, where: dict[str, int]) -> None:
-        """Write what a kind of group has besides counters and deltas, each second."""
+        """Write what a kind of group has besides counters, each second."""
 
     def step(self) -> None:
         """Have every bridge take a step, and check its page."""
@@ -151,15 +121,13 @@ class Group:
 
     def shown(self, site: Site, metric: str = LAUNCHES) -> dict[str, float]:
         """The exposed values of a bridge, by series."""
-        label = "kernel" if metric == LAUNCHES else "kind"
-        return {dict(labels)[label]: value for (name, labels), value in site.exposed().items() if name == metric}
+        return {dict(labels)["kernel"]: value for (name, labels), value in site.exposed().items() if name == metric}
 
     def look(self) -> None:
         """Compare the exposed values with the previous ones."""
-        for metric in (LAUNCHES, ORDERS):
-            for site in self.bridges:
-                for name, value in self.shown(site, metric).items():
-                    highest = self._highest.get((metric, name), 0.0)
-                    if value < highest:
-                        self.falls.append((name, highest, value))
-                    self._highest[metric, name] = max(value, highest)
+        for site in self.bridges:
+            for name, value in self.shown(site).items():
+                highest = self._highest.get(name, 0.0)
+                if value < highest:
+                    self.falls.append((name, highest, value))
+                self._highest[name] = max(value, highest)

@@ -9,6 +9,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE as CUMULATIVE
 from tests.support.bridge.fleet import come_from, exposed_store, page, samples
 
+from kernelcast.bridge.intake.clocks import mark_future
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import OLDER, SECOND_WRITER, STORED
 from kernelcast.columnar import Decoder
@@ -84,7 +85,9 @@ class Producers:
         event_seconds = at_seconds + ahead_seconds
         body = export(self.kind, value, event_seconds, start_seconds=start_seconds, resource=resource, name=name)
         origin = come_from(partition, self.offset, round((EPOCH_SECONDS + at_seconds) * 1e3), key_hash)
-        counts = self.store.apply(self.decoder.decode([body]), origin, self.decoder)
+        decoded = self.decoder.decode([body])
+        mark_future(decoded, origin.append_ms, 10 * SECOND_NS)
+        counts = self.store.apply(decoded, origin, self.decoder)
         for code in (STORED, OLDER, SECOND_WRITER):
             self.outcomes[code] = self.outcomes.get(code, 0) + int(counts[code])
 

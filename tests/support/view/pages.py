@@ -34,7 +34,7 @@ def steps(
     rank: str = "0",
     items: float = 0.0,
 ) -> str:
-    """Series of the steps of one rank of a program without a GPU."""
+    """Series of the steps of one rank of a program without a GPU; it is in its forward phase now."""
     labels = f'Hostname="n0",program="{program}",rank="{rank}",source="cpu"'
     text = f"kernelcast_program_steps_total{{{labels}}} {count}\n"
     text += f"kernelcast_program_step_seconds_total{{{labels}}} {seconds}\n"
@@ -42,7 +42,14 @@ def steps(
         text += f"kernelcast_program_items_total{{{labels}}} {items}\n"
     for phase, part in (phases or {}).items():
         text += f'kernelcast_program_phase_seconds_total{{{labels},phase="{phase}"}} {part}\n'
+    if phases:
+        text += f'kernelcast_program_phase{{{labels},phase="forward"}} 1\n'
     return text
+
+
+def ended(page: str) -> str:
+    """The page after its programs have ended: their totals stay."""
+    return "".join(line for line in page.splitlines(keepends=True) if "program_phase{" not in line)
 
 
 def recent(*pages: str, every_seconds: float = 10.0) -> Recent:

@@ -29,6 +29,7 @@ FINDING: Final = Finding(
     probability=0.97,
     seconds_to_limit=(3600.0, 7200.0, 10_800.5),
     began_ns=HOUR_NS,
+    passed_ns=HOUR_NS + 1,
     updated_ns=2 * HOUR_NS,
     ended_ns=3 * HOUR_NS,
     series=2,

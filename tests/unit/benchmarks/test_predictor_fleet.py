@@ -14,7 +14,7 @@ from benchmarks.predictor.fleet.layout import DAY_STEPS, IDLE, FleetSize
 from benchmarks.predictor.fleet.peers import FIXED, LINEAR, pages_per_day
 from benchmarks.predictor.fleet.progress import Progress
 from benchmarks.predictor.fleet.recording import Recording, record
-from benchmarks.predictor.fleet.score import NONE, score
+from benchmarks.predictor.fleet.score import NONE, paging, score
 from benchmarks.predictor.options import Options
 
 from kernelcast.exporter.simulate.physics import SLOWDOWN_TEMP_C
@@ -107,6 +107,21 @@ def test_a_page_is_right_on_the_right_gpu_with_the_right_cause(fleet: Recording)
             "delay_hours": None,
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("page_step", "passed_step", "paged", "leads"),
+    [(440, 460, 1, [100]), (460, 460, 0, [0]), (None, 460, 0, [0]), (430, 430, 1, []), (440, None, 1, [])],
+)
+def test_a_page_leads_where_it_comes_before_a_limit_that_is_passed_hours_after_the_onset(
+    fleet: Recording, page_step: int | None, passed_step: int | None, paged: int, leads: list[int]
+) -> None:
+    fault = Injected("thermal-drift", frozenset({Cause.THERMAL}), Scope.GPU, np.array([3]), 400, 500)
+    changes = [Change(page_step, finding(3))] if page_step is not None else []
+    passed = {0: passed_step} if passed_step is not None else {}
+    found = paging(replace(fleet, faults=[fault]), changes, passed)
+    assert (found["recall"], found["lead_minutes"]) == (paged, leads)
+    assert found["precision"] == (1 if changes else None)
 
 
 def test_the_rules_of_people_page_for_each_series(fleet: Recording) -> None:

@@ -6,17 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
 from structlog.testing import capture_logs
 
 from kernelcast.bridge import example_run, warm_up
 from kernelcast.bridge.compilation import Compilation, CompilingMachine
-from kernelcast.bridge.delta.accumulate import Accumulator
-from kernelcast.bridge.delta.sequence import Order
-from kernelcast.bridge.example_points import example_points
 from kernelcast.bridge.warm_up import NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, CompilationUnit
-from kernelcast.columnar import Decoder
 from kernelcast.columnar.compiled import code_cache
 
 PLANNED = (*NEEDED_TO_BE_READY, *NEEDED_LATER)
@@ -85,15 +79,15 @@ def test_nothing_is_started_or_logged_where_all_is_on_disk() -> None:
 def test_a_second_process_compiles_all_but_the_first_part_and_each_part_is_logged() -> None:
     site = Site()
     log = run(site)
-    assert (site.here, site.second) == (["decoder"], ["series", "protobuf", "deltas"])
+    assert (site.here, site.second) == (["decoder"], ["series", "protobuf"])
     assert log[0].startswith("compiling")
-    assert log[1:] == ["compiled decoder 1/4", "compiled series 2/4", "compiled protobuf 3/4", "compiled deltas 4/4"]
+    assert log[1:] == ["compiled decoder 1/3", "compiled series 2/3", "compiled protobuf 3/3"]
 
 
 def test_only_missing_parts_are_compiled() -> None:
-    site = Site(on_disk={"decoder", "protobuf"})
+    site = Site(on_disk={"decoder"})
     run(site)
-    assert (site.here, site.second) == (["series"], ["deltas"])
+    assert (site.here, site.second) == (["series"], ["protobuf"])
 
 
 def test_parts_that_are_needed_later_are_left_to_the_second_process() -> None:
@@ -111,7 +105,7 @@ def test_one_process_compiles_all_where_a_second_could_not_help(site: Site) -> N
 def test_this_process_compiles_the_parts_that_an_ended_second_process_has_left() -> None:
     site = Site(survives=1)
     log = run(site)
-    assert site.here == ["decoder", "protobuf", "deltas"]
+    assert site.here == ["decoder", "protobuf"]
     assert [line for line in log if "ended early" in line]
 
 
@@ -162,20 +156,6 @@ def test_the_check_of_an_image_fails_and_names_the_compiled_parts(
     assert "NUMBA_CPU_NAME" in shown.err
 
 
-def delta_message() -> bytes:
-    request = ExportMetricsServiceRequest()
-    metrics = request.resource_metrics.add().scope_metrics.add().metrics
-    number, explicit, exponential = metrics.add(name="a").sum, metrics.add(name="b").histogram, metrics.add(name="c")
-    for data in (number, explicit, exponential.exponential_histogram):
-        data.aggregation_temporality = AGGREGATION_TEMPORALITY_DELTA
-    for start_ns in (1, 3):
-        times = {"start_time_unix_nano": start_ns, "time_unix_nano": start_ns + 1}
-        number.data_points.add(as_int=1, **times)
-        explicit.data_points.add(count=1, bucket_counts=[0, 1], explicit_bounds=[1.0], **times)
-        exponential.exponential_histogram.data_points.add(count=1, zero_count=1, **times)
-    return request.SerializeToString()
-
-
 @pytest.mark.usefixtures("loaded")
 def test_messages_need_nothing_that_the_example_points_have_not_compiled(
     capsys: pytest.CaptureFixture[str],
@@ -184,9 +164,6 @@ def test_messages_need_nothing_that_the_example_points_have_not_compiled(
     assert capsys.readouterr().out.split()[::3] == ["ready", "ready"]
     before = signatures()
     example_run.run_messages_through()
-    decoder = Decoder()
-    _, messages = example_points()
-    Accumulator(Order(0, 1, 1), max_series=3).accumulate(decoder.decode([delta_message()]), messages, decoder)
     assert signatures() == before
 
 

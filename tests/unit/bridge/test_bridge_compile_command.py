@@ -62,8 +62,8 @@ def test_all_that_is_missing_is_compiled_and_progress_is_shown(disk: Disk, capsy
     assert disk.started == [name for name in EVERYTHING if name != "series"]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "series: on disk already"
-    assert lines[1].startswith("compiling decoder, protobuf, deltas, push, forecasts on 1 cores")
-    assert lines[2].startswith("decoder: compiled, 1 of 5, after ")
+    assert lines[1].startswith("compiling decoder, protobuf, forecasts on 1 cores")
+    assert lines[2].startswith("decoder: compiled, 1 of 3, after ")
     assert lines[-1] == "everything is on disk"
 
 
@@ -94,7 +94,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_names_the_setting(
 
 
 def test_machine_code_that_was_not_kept_is_an_error(disk: Disk, capsys: pytest.CaptureFixture[str]) -> None:
-    disk.loses = "push"
+    disk.loses = "protobuf"
     assert app.run(["compile"]) == 1
     assert "1 functions were compiled and could not be written" in capsys.readouterr().err
 
@@ -102,16 +102,16 @@ def test_machine_code_that_was_not_kept_is_an_error(disk: Disk, capsys: pytest.C
 def test_a_part_that_fails_is_an_error_with_its_processs_message(
     disk: Disk, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    disk.fails = "deltas"
+    disk.fails = "protobuf"
     assert app.run(["compile"]) == 1
-    assert "compiling deltas failed with exit code 1: LLVM ERROR: out of memory" in capsys.readouterr().err
+    assert "compiling protobuf failed with exit code 1: LLVM ERROR: out of memory" in capsys.readouterr().err
 
 
 def test_a_part_that_there_is_not_is_an_error_with_those_there_are(
     disk: Disk, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert app.run(["compile", "decodr"]) == 2
-    assert "parts are decoder, series, protobuf, deltas, push, forecasts" in capsys.readouterr().err
+    assert "parts are decoder, series, protobuf, forecasts" in capsys.readouterr().err
     assert disk.started == []
 
 

@@ -32,7 +32,7 @@ def test_anything_else_is_refused_with_the_names_of_the_examples(name: str, caps
     code, out, err = call(capsys, "example", name)
     assert (code, out) == (2, "")
     assert err.startswith(
-        f"kernelcast: {name} is not an example; the examples are compose/compose.yaml, compose/site.yaml, "
+        f"kernelcast: {name} is not an example; the examples are collector/builder.yaml, collector/delta.yaml, "
     )
 
 

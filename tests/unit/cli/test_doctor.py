@@ -214,3 +214,21 @@ def test_each_finding_is_printed_when_it_is_made(
     run(["doctor"])
 
     assert "python: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("way", ["option", "file"])
+def test_a_node_without_kafka_is_not_asked_for_one(
+    way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def asked(*_arguments: object, **_named: object) -> list[CheckResult]:
+        raise AssertionError("Kafka was asked")
+
+    monkeypatch.setattr(broker, "check_broker", asked)
+    monkeypatch.setattr(gpu, "check_gpu", list)
+    monkeypatch.setattr(gpu, "check_cupti", list)
+    config = tmp_path / "kernelcast.yaml"
+    config.write_text("exporter: {to_kafka: off}\n")
+
+    run(["doctor", *(["--kafka", "off"] if way == "option" else ["--config", str(config)])])
+
+    assert "kafka: is not used" in capsys.readouterr().out

@@ -135,7 +135,6 @@ def test_a_summary_is_a_series_of_numbers_for_each_quantile_for_its_sum_and_for_
     parts = [decoder.identity(number).part for number in rows.series.tolist()]
     assert dict(zip(parts, rows.value.tolist(), strict=True)) == {"0.5": 1.25, "1": 2.0, "sum": 4.5, "count": 3.0}
     assert rows.time_ns.tolist() == [7] * 4
-    assert not decoder.deltas(rows.series).any()
 
 
 def test_metrics_without_a_name_are_counted_and_the_rest_is_used(decoder: Decoder) -> None:

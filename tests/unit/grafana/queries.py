@@ -81,6 +81,7 @@ def recorded() -> dict[str, frozenset[str]]:
             for rule in group["rules"]:
                 if "record" in rule:
                     parsed = parse(rule["expr"])
+                    known.setdefault(rule["record"], frozenset())  # a rule may read what it recorded before
                     of = frozenset[str]().union(*(labels_of(name, known) for name, _ in parsed.selectors))
                     known[rule["record"]] = (
                         known.get(rule["record"], frozenset()) | of | frozenset(rule.get("labels", ()))

@@ -252,7 +252,7 @@ def test_a_query_that_asks_a_recording_has_the_measurement_beside_it() -> None:
                     asked |= used
                     assert names - recordings, f"{panel['title']} is empty without the rules"
                     assert " or " in target["expr"]
-    assert {name.partition(":")[0] for name in asked} == {"accelerator"}
+    assert {name.partition(":")[0] for name in asked} == {"accelerator", "kernel"}
 
 
 @pytest.mark.parametrize("page", ["overview", "node"])
@@ -368,7 +368,7 @@ def test_the_forecast_band_is_filled_in_the_unit_of_its_metric() -> None:
             {"Node", "GPU", "Temp. of limit", "Clocks", "Errors", "Allocated", "Breach"},
         ),
         ("overview", "Alerts that fire", {"Alert", "Severity", "Node", "GPU", "Since"}),
-        ("kernels", "Hottest kernels", {"Kernel", "Against a day before"}),
+        ("kernels", "Hottest kernels", {"Kernel", "Against usual"}),
         ("forecasts", "Time to threshold", {"Metric", "Crosses (50 %)", "Skill", "Coverage"}),
         ("hints", "Open hints", {"Program", "Tunable", "Proposed", "Time after / before", "State", "Since"}),
         ("hints", "Hints kept", {"Program", "Tunable", "Present value", "Time after / before"}),

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from kernelcast.grafana import site
-from kernelcast.grafana.rules import DASHBOARD_URL
 from kernelcast.wire.errors import ConfigurationError
 
 
@@ -41,7 +40,7 @@ kubernetes: {labels: {release: prometheus}}
     }
     assert (found.exporter.targets, found.prometheus.scrape_interval_seconds) == ((), 5)
     assert found.kubernetes.labels == {"release": "prometheus"}
-    assert found.kernels_page == DASHBOARD_URL
+    assert found.kernels_page == ""
     assert replace(found, grafana=site.GrafanaServer(url="https://g/")).kernels_page == "https://g/d/kernelcast-kernels"
     assert found.predictor == site.Site().predictor
 

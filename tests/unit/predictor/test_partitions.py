@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
 from kernelcast.predictor.engine import Engine
-from kernelcast.predictor.measures import Measures
+from kernelcast.predictor.measures import KafkaMeasures
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state.partitions import Partitions
 from kernelcast.predictor.state.state_topic import SnapshotStore
@@ -42,7 +42,7 @@ def test_a_member_without_partitions_is_ready_once_its_group_has_settled() -> No
     settings = PredictorSettings()
     store = SnapshotStore("group", NoKafka(), NoKafka)
     engine = Engine(settings, clock_ns=time.time_ns)
-    partitions = Partitions(settings, engine, store, Measures(CollectorRegistry()), clock_ns=time.time_ns)
+    partitions = Partitions(settings, engine, store, KafkaMeasures(CollectorRegistry()), clock_ns=time.time_ns)
     member = SpareMember()
     partitions.use(member)
 
@@ -67,7 +67,7 @@ def test_readiness_is_known_while_partitions_are_revoked(monkeypatch: pytest.Mon
     settings = PredictorSettings()
     engine = Engine(settings, clock_ns=time.time_ns)
     store = SnapshotStore("group", NoKafka(), NoKafka)
-    partitions = Partitions(settings, engine, store, Measures(CollectorRegistry()), clock_ns=time.time_ns)
+    partitions = Partitions(settings, engine, store, KafkaMeasures(CollectorRegistry()), clock_ns=time.time_ns)
     engine.offsets = RevokedWhileRead()
     engine.offsets.partitions = partitions
     member = SpareMember()

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.predictor.engine import Engine
-from kernelcast.predictor.measures import Measures
+from kernelcast.predictor.measures import KafkaMeasures
 from kernelcast.predictor.series.saved.parts import VERSION
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.settings import PredictorSettings
@@ -87,7 +87,7 @@ class Predictor:
 
     def __init__(self, topic: Topic, *, interval_seconds: float = 10.0) -> None:
         settings = PredictorSettings(interval_seconds=interval_seconds)
-        self.measures = Measures(CollectorRegistry())
+        self.measures = KafkaMeasures(CollectorRegistry())
         self.engine = Engine(settings, clock_ns=lambda: NOW * SECOND_NS)
         store = SnapshotStore("group", topic, lambda: topic)
         self.partitions = Partitions(

@@ -12,6 +12,7 @@ from tests.support.view.pages import (
     PREDICTOR,
     UP,
     drawn,
+    ended,
     kernel,
     picture,
     recent,
@@ -36,6 +37,28 @@ def test_a_kernel_is_shown_with_its_rate_now_and_against_before() -> None:
     assert one.before_seconds == pytest.approx(0.01)
     assert one.change_ratio == pytest.approx(3.0)
     assert one.busy_ratio == pytest.approx(0.3)
+
+
+def shaped(grid: str) -> str:
+    return f'cuda_kernel_info{{{GPU},kernel="gemm",program="train",rank="0",grid="{grid}"}} 1\n'
+
+
+def test_a_kernel_is_compared_with_the_same_launch_configuration_only() -> None:
+    pages = [kernel("gemm", count, seconds) for count, seconds in ((100, 1.0), (200, 4.0), (300, 7.0), (400, 13.0))]
+    grids = ("8x1x1", "12x1x1", "12x1x1", "12x1x1")
+    history = History()
+    changes = []
+    for number, (page, grid) in enumerate(zip(pages, grids, strict=True)):
+        history.add(100.0 * number, read(page + shaped(grid)))
+        changes.append(history.kernels()[0].change_ratio)
+    assert changes == [None, None, None, pytest.approx(2.0)]
+
+
+def test_a_program_that_launches_more_often_makes_no_kernel_slower() -> None:
+    fast, slow = kernel("gemm", 1000, 1.0, program="fast"), kernel("gemm", 1000, 10.0, program="slow")
+    later = kernel("gemm", 1010, 1.01, program="fast") + kernel("gemm", 1090, 10.9, program="slow")
+    (one,) = picture(fast + slow, later).kernels
+    assert one.change_ratio == pytest.approx(1.0)
 
 
 def test_before_the_second_reading_there_is_no_rate_rather_than_zero() -> None:
@@ -339,6 +362,37 @@ def test_the_slower_kernel_comes_first_when_sorted_by_change() -> None:
     pages = kernel("a", 100, 1) + kernel("b", 100, 1), kernel("a", 200, 3) + kernel("b", 200, 5)
     assert [one.name for one in picture(*pages).kernels] == ["b", "a"]
     assert [one.name for one in picture(*pages, sort="name").kernels] == ["a", "b"]
+
+
+def test_a_program_that_has_ended_says_so_and_is_no_news() -> None:
+    page = ended(steps(300, 30.0, {"data": 15.0, "forward": 15.0}))
+    text = drawn(picture(page, page))
+    assert "has ended: data 50 %, forward 50 %" in text
+    assert "is input-bound" not in text
+
+
+def ranks(slow: float) -> tuple[str, str]:
+    """Two pages of three ranks that make 10 steps of 1 s between them; rank 1 works for so long outside backward."""
+    own = {"0": 0.2, "1": slow, "2": 0.25}
+
+    def page(done: float) -> str:
+        return "".join(
+            steps(done, done, {"forward": done * seconds, "backward": done * (1.0 - seconds)}, rank=rank)
+            for rank, seconds in own.items()
+        )
+
+    return page(100.0), page(110.0)
+
+
+def test_the_rank_that_the_others_wait_for_is_named() -> None:
+    shown = picture(*ranks(slow=0.6))
+    words = "rank 1 holds the others up: 600.00 ms a step outside backward, they take 225.00 ms"
+    assert shown.document()["programs"][0]["verdict"] == words
+    assert words in drawn(shown)
+
+
+def test_ranks_that_differ_little_are_not_compared() -> None:
+    assert "holds the others up" not in drawn(picture(*ranks(slow=0.3)))
 
 
 def test_the_filter_keeps_what_has_the_text_in_kernel_or_program() -> None:

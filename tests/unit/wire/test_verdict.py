@@ -13,11 +13,32 @@ from kernelcast.wire.verdict import verdict
         ({"forward": 0.1, "compilation": 0.9}, None, "90 % of the time is compilation"),
         ({"forward": 0.1, "checkpoint": 0.9}, None, "90 % of the time is saving checkpoints"),
         ({"optimizer": 0.9, "forward": 0.1}, None, "optimizer takes most of the step, 90 %"),
+        ({"data": 0.08, "forward": 0.41, "backward": 0.51}, None, "compute-bound: forward and backward take 92 %"),
+        ({"data": 0.2, "forward": 0.3, "backward": 0.5}, None, "input-bound: 20 % of the step waits for data"),
+        ({"data": 0.04, "other": 0.96}, None, "the step's own work takes 96 % of the time; its phases are not known"),
     ],
 )
 def test_the_verdict_names_the_most_important_cause(phases: dict[str, float], idle: float | None, said: str) -> None:
     assert said in verdict(phases, idle)
 
 
+def test_without_a_loader_forward_may_be_the_loading_of_data() -> None:
+    said = verdict({"forward": 0.97, "backward": 0.02, "optimizer": 0.01})
+    assert said == "forward or loading data: 97 % of the step; probe.data(batches) parts them"
+
+
+def test_with_other_ranks_backward_may_be_the_wait_for_them() -> None:
+    phases = {"data": 0.02, "forward": 0.1, "backward": 0.83, "optimizer": 0.05}
+    assert verdict(phases, has_peers=True) == "forward, backward and the wait for other ranks take 93 %, data 2 %"
+
+
 def test_without_phases_there_is_no_verdict() -> None:
     assert verdict({}) == ""
+
+
+@pytest.mark.parametrize(
+    "phases", [("forward", "backward"), ("other",), ("optimizer",), ("evaluation",), ("compilation",)]
+)
+def test_a_verdict_fits_on_a_line_of_a_terminal(phases: tuple[str, ...]) -> None:
+    """Of 80 columns, within a frame."""
+    assert 0 < len(verdict({"data": 0.09, **dict.fromkeys(phases, 0.91)})) <= 76

@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kernelcast.bridge.browser.connections import AnswerTooLargeError, ConnectionPool, ForwardedAnswer
+from kernelcast.bridge.browser.credentials import SecretFile, client_context
 from kernelcast.bridge.browser.settings import PagesSettings
-from kernelcast.bridge.push.receiver import USER_AGENT, SecretFile, client_context
 
 PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "query": ("query", "time"),
@@ -40,7 +40,7 @@ MAX_KEPT_CHARACTERS: Final = 8192
 """Longest text whose decoded form is cached; longer ones are rare, and would fill the cache."""
 LARGE_ANSWER: Final = "the answer is larger than pages.max_response_bytes allows; choose fewer series or a shorter time"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,9})?")
-_HEADERS: Final = {"User-Agent": USER_AGENT, "Content-Type": "application/x-www-form-urlencoded"}
+_HEADERS: Final = {"User-Agent": "kernelcast-bridge", "Content-Type": "application/x-www-form-urlencoded"}
 
 
 class RefusedQueryError(Exception):
@@ -77,7 +77,7 @@ class PrometheusProxy:
         self._token, self._password = (SecretFile(path) if path is not None else None for path in files)
         self._connections = ConnectionPool(
             settings.prometheus_url,
-            tls=client_context(settings.tls, "pages"),
+            tls=client_context(settings.tls),
             timeout_seconds=settings.timeout_seconds,
             max_bytes=settings.max_response_bytes,
         )

@@ -4,22 +4,15 @@ import re
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from kernelcast.bridge.inputs import registry
 from kernelcast.bridge.inputs.json_paths import JsonPath
+from kernelcast.bridge.inputs.registry import INFLUX, JSON, OTLP_PROTO
 from kernelcast.runtime.settings.service import Remedy, Section
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import ConfigurationError
 
-AUTO: Final = "auto"
-OTLP_PROTO: Final = "otlp_proto"
-OTLP_JSON: Final = "otlp_json"
-REMOTE_WRITE: Final = "remote_write"
-PROMETHEUS: Final = "prometheus"
-INFLUX: Final = "influx"
-JSON: Final = "json"
-FORMATS: Final = (OTLP_PROTO, OTLP_JSON, REMOTE_WRITE, PROMETHEUS, INFLUX, JSON)
-"""Every format; the label `format` of the counter of messages."""
 NANOSECONDS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 """Of a timestamp's unit, by its name."""
 Unit = Literal["ns", "us", "ms", "s"]
@@ -31,6 +24,8 @@ KINDS: Final = {
     "unknown": Kind.UNKNOWN,
     "untyped": Kind.UNKNOWN,
 }
+Texts = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
+"""Paths or constants, of which the first that is there counts; one may be written without brackets."""
 _PATH: Final = re.compile(r"[$@^]")
 _LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _MAPPING: Final = (
@@ -38,10 +33,12 @@ _MAPPING: Final = (
     "name",
     "value",
     "values",
+    "increments",
     "time",
     "time_unit",
     "labels",
     "labels_from",
+    "labels_without",
     "kind",
     "help",
     "unit",
@@ -57,35 +54,44 @@ class TopicFormat(Section):
     message), `@` (the point) or `^` (the object that encloses the point) is a path; other text is a constant.
 
     Attributes:
-        format: auto looks at each message; json is the mapping below.
-        precision: Influx, also if recognised by auto: the unit of timestamps.
+        format: A name of `registry`; json is the mapping below.
+        precision: Influx: the unit of timestamps.
         points: Where the points are: `$.metrics[*]`; by default the message itself, or each element of it if it is an
             array.
-        name: The metric's name.
-        value: Its value: a number, a boolean, or text that is a number; a path.
-        values: Instead of `value`: an object in which every number is a series, its name joined to `name` by `_`.
-        time: When it was measured, a number or RFC 3339 text; a path. Without, the message's append time counts.
+        name: The metric's name; of several, the first that is there.
+        value: Its value: a number, a boolean, or text that is a number; a path. Of several paths the first that leads
+            to a value counts: `[@.value, @.val]`, or by kind, `{counter: @.counter.value, gauge: @.gauge.value}`.
+        values: An object in which every number is a series, its name joined to `name` by `_`; beside `value`, for
+            points without that.
+        increments: Paths with the text by which a point says that its value is an increment, such as
+            `{@.kind: incremental}`. Its message is refused: a bridge keeps totals that a Collector has made.
+        time: When it was measured, a number or RFC 3339 text; a path, or several. Without, the message's append time
+            counts.
         time_unit: The unit of `time`, if it is a number.
         labels: For each label a path or a constant; a missing value makes no label.
-        labels_from: Objects in which every text, number and boolean is a label; paths.
-        kind: gauge, counter, info or unknown.
+        labels_from: Objects in which every text, number and boolean is a label, except those that are the name, the
+            value or the time of the point, and names that begin with two underscores; paths.
+        labels_without: Members of these objects that become no labels.
+        kind: gauge, counter, info or unknown; not beside a `value` by kind.
         help: One line for people.
         unit: Prometheus' word for the unit, such as seconds.
         lines: Whether each line of a message is one JSON object (NDJSON).
     """
 
-    format: Literal["auto", "otlp_proto", "otlp_json", "remote_write", "prometheus", "influx", "json"] = JSON
+    format: str = JSON
     precision: Unit = "ns"
     points: str = "$"
-    name: str = ""
-    value: str = ""
-    values: str = ""
-    time: str = ""
+    name: Texts = ()
+    value: Texts | dict[str, Texts] = ()
+    values: Texts = ()
+    increments: dict[str, str] = Field(default_factory=dict)
+    time: Texts = ()
     time_unit: Unit = "s"
     labels: Annotated[dict[str, str], Remedy("write the label's name, a colon, and a path or text")] = Field(
         default_factory=dict
     )
     labels_from: tuple[str, ...] = ()
+    labels_without: tuple[str, ...] = ()
     kind: str = "unknown"
     help: str = ""
     unit: str = ""
@@ -96,10 +102,29 @@ class TopicFormat(Section):
     def _a_name_alone_is_a_format(cls, value: Any) -> Any:
         return {"format": value} if isinstance(value, str) else value
 
-    @field_validator("points", "name", "value", "values", "time", "kind", "help", "unit")
+    @field_validator("format")
+    @classmethod
+    def _format_must_be_there(cls, name: str) -> str:
+        if name != OTLP_PROTO:
+            try:
+                registry.found(name).load()
+            except KeyError:
+                raise ValueError(
+                    f"it must be one of {', '.join(registry.names())}, or that of an entry point"
+                ) from None
+            except (ImportError, AttributeError) as error:
+                raise ValueError(f"its entry point cannot be loaded: {error}") from None
+        return name
+
+    @field_validator("points", "kind", "help", "unit")
     @classmethod
     def _paths_must_be_paths(cls, text: str) -> str:
         return _checked(text)
+
+    @field_validator("name")
+    @classmethod
+    def _names_must_be_paths_or_constants(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_checked(text) for text in texts)
 
     @field_validator("points")
     @classmethod
@@ -108,12 +133,27 @@ class TopicFormat(Section):
             raise ValueError("it must begin with $, the whole message; write '$.metrics[*]', for instance")
         return text
 
-    @field_validator("value", "values", "time")
+    @field_validator("value")
     @classmethod
-    def _must_be_read(cls, text: str) -> str:
-        if text and not _PATH.match(text):
-            raise ValueError(f"it must be a path; write '@.{text}'")
-        return text
+    def _values_must_be_read(cls, given: tuple[str, ...] | dict[str, tuple[str, ...]]) -> Any:
+        if isinstance(given, dict):
+            for kind, texts in given.items():
+                if kind not in KINDS:
+                    raise ValueError(f"{kind!r} is no kind; the kinds are {', '.join(KINDS)}")
+                _checked_paths(texts)
+            return given
+        return _checked_paths(given)
+
+    @field_validator("values", "time", "labels_from")
+    @classmethod
+    def _must_be_read(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
+        return _checked_paths(texts)
+
+    @field_validator("increments")
+    @classmethod
+    def _increments_must_be_read(cls, conditions: dict[str, str]) -> dict[str, str]:
+        _checked_paths(tuple(conditions))
+        return conditions
 
     @field_validator("labels")
     @classmethod
@@ -124,15 +164,6 @@ class TopicFormat(Section):
             _checked(text)
         return labels
 
-    @field_validator("labels_from")
-    @classmethod
-    def _label_objects_must_be_paths(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
-        for text in paths:
-            if not _PATH.match(text):
-                raise ValueError(f"{text!r} must be a path; write '@.{text}'")
-            _checked(text)
-        return paths
-
     @field_validator("kind")
     @classmethod
     def _kind_must_be_known(cls, text: str) -> str:
@@ -142,11 +173,11 @@ class TopicFormat(Section):
 
     @model_validator(mode="after")
     def _settings_of_other_formats_are_refused(self) -> Self:
-        no_influx = self.format not in {INFLUX, AUTO}
-        if no_influx and (self.precision != "ns" or (not self.name and "precision" in self.model_fields_set)):
+        has_precision = self.precision != "ns" or (not self.name and "precision" in self.model_fields_set)
+        if self.format != INFLUX and has_precision:
             raise ValueError(
-                "precision can only be set for the formats influx and auto; write format: influx, or leave precision "
-                "out; the unit of a JSON mapping's time is time_unit"
+                "precision can only be set for the format influx; write format: influx, or leave precision out; the "
+                "unit of a JSON mapping's time is time_unit"
             )
         return self
 
@@ -160,14 +191,24 @@ class TopicFormat(Section):
                 raise ValueError(f"{', '.join(unused)} can only be set for the format json; leave format out, or them")
         elif not self.name:
             raise ValueError("name is missing; give the metric's name, or a path to it: name: '@.metric'")
-        elif bool(self.value) == bool(self.values):
-            raise ValueError("either value or values must be there; write value: '@.value', for instance")
+        elif not self.value and not self.values:
+            raise ValueError("value or values must be there; write value: '@.value', for instance")
+        elif isinstance(self.value, dict) and "kind" in self.model_fields_set:
+            raise ValueError("kind is set beside a value by kind; leave kind out")
         return self
 
     @cached_property
     def points_path(self) -> JsonPath:
         """Path to the points."""
         return JsonPath.parse(self.points)
+
+
+def _checked_paths(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        if not _PATH.match(text):
+            raise ValueError(f"{text!r} must be a path; write '@.{text}'")
+        _checked(text)
+    return texts
 
 
 def _checked(text: str) -> str:

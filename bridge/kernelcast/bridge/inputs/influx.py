@@ -10,9 +10,10 @@ Source: influxdata, line protocol reference; telegraf, plugins/serializers/prome
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from kernelcast.bridge.inputs.formats import NANOSECONDS
+from kernelcast.bridge.inputs.formats import NANOSECONDS, TopicFormat
 from kernelcast.bridge.inputs.interning import Spellings
 from kernelcast.bridge.inputs.naming import NamedSeries
 from kernelcast.bridge.inputs.parsing import MAX_UNUSED, Parsing, malformed, text_of
@@ -29,8 +30,14 @@ BOOLEANS: Final = {
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _INTEGER: Final = re.compile(r"([+-]?[0-9]{1,20})[iu]", re.ASCII)
 _HEAD: Final = re.compile(r"(?:[^\\ ]++|\\.?)++")
-_FIELDS: Final = re.compile(r'(?:[^\\" ]++|\\.?|"(?:[^"\\]++|\\.)*+")++')
-_FIELD: Final = re.compile(r'((?:[^\\,="]++|\\.?)++)=("(?:[^"\\]++|\\.)*+"|(?:[^\\",]++|\\.?)++)(?:,|$)')
+_FIELDS: Final = re.compile(r'(?:[^\\" ]++|\\.?|"(?:[^"\\]++|\\.)*+")++', re.DOTALL)
+_FIELD: Final = re.compile(r'((?:[^\\,="]++|\\.?)++)=("(?:[^"\\]++|\\.)*+"|(?:[^\\",]++|\\.?)++)(?:,|$)', re.DOTALL)
+_LINE: Final = re.compile(
+    r"[ \t\r]*+(?:[^\\ \n]++|\\[^\n]?)++ "
+    r'(?:[^\\" \n]++|\\[^\n]?|"(?:[^"\\]++|\\.)*+")++[^\n]*+',
+    re.DOTALL,
+)
+"""A line whose strings may have line feeds. Only in the fields is a quote a delimiter, so it is read from the left."""
 _PIECE: Final = re.compile(r"(?:[^\\,]++|\\.?)++")
 _PAIR: Final = re.compile(r"((?:[^\\=]++|\\.?)++)=((?:[^\\=]++|\\.?)++)")
 _ESCAPE: Final = re.compile(r"\\([,= ])")
@@ -44,15 +51,15 @@ class InfluxLines(Parsing):
     """Reads lines of the protocol; not thread-safe.
 
     Args:
-        precision: The timestamps' unit: ns, us, ms or s.
+        settings: The topic's settings, for the timestamps' unit.
         options: Keyword arguments of `Parsing`.
     """
 
     format = "influx"
 
-    def __init__(self, *, precision: str = "ns", **options: Any) -> None:
-        super().__init__(**options)
-        self._scale = NANOSECONDS[precision]
+    def __init__(self, settings: TopicFormat | None = None, **options: Any) -> None:
+        super().__init__(settings, **options)
+        self._scale = NANOSECONDS[settings.precision if settings is not None else "ns"]
         # By measurement with tags, as spelled: the series number of each field.
         self._heads: dict[str, Spellings] = {}
 
@@ -62,7 +69,7 @@ class InfluxLines(Parsing):
         Raises:
             DecodeError: A line is malformed.
         """
-        for untrimmed in text_of(message, FORMAT_TITLE).split("\n"):
+        for untrimmed in _lines(text_of(message, FORMAT_TITLE)):
             line = untrimmed.strip()
             if not line or untrimmed[0] == "#":
                 continue
@@ -116,6 +123,21 @@ class InfluxLines(Parsing):
         number = self.interner.add(NamedSeries(self.shared_family(name, Kind.UNKNOWN), canonical))
         self.interner.remember_spelling(number, known, field, number)
         return number
+
+
+def _lines(text: str) -> Iterable[str]:
+    """Return the lines of a text; a line feed within a string ends none."""
+    return _lines_with_strings(text) if '"' in text else text.split("\n")
+
+
+def _lines_with_strings(text: str) -> Iterator[str]:
+    at = 0
+    while at < len(text):
+        found = _LINE.match(text, at) if text[at] != "#" else None
+        end = found.end() if found is not None else text.find("\n", at)
+        end = len(text) if end < 0 else end
+        yield text[at:end]
+        at = end + 1
 
 
 def _head(line: str, head: str) -> tuple[str, list[tuple[str, str]]]:

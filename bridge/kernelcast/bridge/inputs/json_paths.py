@@ -69,6 +69,16 @@ class JsonPath:
         """Whether it leads to one value at most."""
         return None not in self.steps
 
+    @property
+    def member(self) -> Step:
+        """Its last step; None if it leads to its root."""
+        return self.steps[-1] if self.steps else None
+
+    @property
+    def parent(self) -> "JsonPath":
+        """The path to what holds its last step."""
+        return JsonPath(self.up, self.steps[:-1])
+
     def find(self, trail: Trail) -> Any:
         """Return the value at the path, seen from a point; None if there is none, or if the path has a `*`."""
         if self.up >= len(trail):

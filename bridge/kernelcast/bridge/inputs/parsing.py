@@ -1,9 +1,25 @@
-"""The base class of the inputs that read messages in Python: it makes each message count whole or not at all."""
+r"""The base class of the inputs that read messages in Python: it makes each message count whole or not at all.
+
+>>> from kernelcast.bridge.inputs import BatchRows, Parsing
+>>> class Lines(Parsing):
+...     format = "lines"
+...
+...     def read(self, message: bytes, rows: BatchRows) -> None:
+...         for line in message.decode().splitlines():
+...             name, host, value = line.split(",")
+...             self.add(rows, name, {"host": host}, float(value))
+>>> decoded = Lines().decode([b"load,a,0.5\nload,b,2", b"load,c"])
+>>> decoded.numbers.value.tolist()
+[0.5, 2.0]
+>>> len(decoded.failures)
+1
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from kernelcast.bridge.inputs.interning import MAX_IDENTITIES, Interner
+from kernelcast.bridge.inputs.formats import TopicFormat
+from kernelcast.bridge.inputs.interning import MAX_IDENTITIES, Interner, Spellings
 from kernelcast.bridge.inputs.naming import DescribedFamily, NamedSeries, label_bytes, metric_name
 from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.bridge.tables.columns import Int32Array
@@ -25,9 +41,12 @@ could make gigabytes."""
 class Parsing(ABC):
     """An input that reads its messages in Python; see `protocol.Input`. Only the thread of its `Selection` uses it.
 
-    A subclass implements `read`, which adds points to rows and series to `interner`; both are rolled back if it raises.
+    A subclass implements `read`, which adds totals and gauges: `add` puts a point of any series into rows. A parser
+    that knows spellings of its series is faster: it adds series to `interner` by itself. If `read` raises an error, the
+    whole message is rolled back, and it goes to the dead letters.
 
     Args:
+        settings: The topic's settings; None for defaults.
         max_identities: Series known at once.
         limits: Limits of one message; `message_bytes` counts after decompression.
     """
@@ -35,11 +54,20 @@ class Parsing(ABC):
     format: str
     """Its name in settings, metrics and errors."""
 
-    def __init__(self, *, max_identities: int = MAX_IDENTITIES, limits: DecoderLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        settings: TopicFormat | None = None,
+        *,
+        max_identities: int = MAX_IDENTITIES,
+        limits: DecoderLimits = DEFAULT_LIMITS,
+    ) -> None:
+        if settings is not None:
+            self.format = settings.format
         self.limits = limits
         self.interner = Interner(max_identities)
         self._label_bytes = 0
         self._families: dict[DescribedFamily, DescribedFamily] = {}
+        self._added: Spellings = {}
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decode a batch; each message counts whole or not at all."""
@@ -70,6 +98,44 @@ class Parsing(ABC):
         Raises:
             DecodeError: It cannot be used.
         """
+
+    def add(  # noqa: PLR0913  a point has as many parts
+        self,
+        rows: BatchRows,
+        name: str,
+        labels: Mapping[str, str],
+        value: float,
+        *,
+        time_ns: int = 0,
+        kind: Kind = Kind.UNKNOWN,
+        help_text: str = "",
+        unit: str = "",
+    ) -> None:
+        """Add one point.
+
+        Args:
+            rows: Where it goes.
+            name: The metric's name; characters that Prometheus does not allow become `_`.
+            labels: The labels; empty values make none.
+            value: A gauge's value, or a counter's total; an int stays exact.
+            time_ns: When it was measured, Unix time; 0 for the message's append time.
+            kind: Of its metric.
+            help_text: One line for people.
+            unit: Prometheus' word for the unit.
+
+        Raises:
+            DecodeError: The name or the labels are too long.
+        """
+        self.count_label_bytes(len(name) + sum(map(len, labels)) + sum(map(len, labels.values())))
+        key = (name, kind, *labels.items())
+        number = self._added.get(key)
+        if number is None:
+            family = self.shared_family(name, kind, help_text, unit)
+            number = self.interner.add(NamedSeries(family, self.labels(labels.items(), kind)))
+            self.interner.remember_spelling(number, self._added, key, number)
+        rows.series.append(number)
+        rows.time_ns.append(time_ns)
+        rows.value.append(value)
 
     def labels(self, pairs: Iterable[tuple[str, str]], kind: Kind = Kind.UNKNOWN) -> bytes:
         """Labels of a series of this kind, in canonical spelling.
@@ -123,6 +189,10 @@ class Parsing(ABC):
         except DecodeError as error:
             self._roll_back(rows)
             failures.append((index, error))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            self._roll_back(rows)
+            reason = f"message of {len(message)} bytes is no {self.format}: {type(error).__name__}: {error}"
+            failures.append((index, DecodeError(f"{reason}; look at the producer, or at the topic's bridge.formats")))
         except BaseException:  # whatever it was (memory, an interrupt): half a message must not stay
             self._roll_back(rows)
             raise

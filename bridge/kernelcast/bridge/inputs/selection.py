@@ -1,31 +1,17 @@
-"""Chooses the input of each message: by its headers, else by its topic's setting, else by its first bytes.
+"""Chooses the input of each message: by its headers, else by its topic's setting.
 
-`intake.batch.decode` calls `groups` for each batch, on the consuming thread; each push member has its own selection.
+`intake.batch.decode` calls `groups` for each batch, on the consuming thread.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kernelcast.bridge.inputs.formats import (
-    AUTO,
-    FORMATS,
-    INFLUX,
-    JSON,
-    OTLP_JSON,
-    OTLP_PROTO,
-    PROMETHEUS,
-    REMOTE_WRITE,
-    TopicFormat,
-)
-from kernelcast.bridge.inputs.influx import InfluxLines
-from kernelcast.bridge.inputs.json.mapping import JsonMapped
-from kernelcast.bridge.inputs.json.otlp import OtlpJson
-from kernelcast.bridge.inputs.prometheus.text import PrometheusText
+from kernelcast.bridge.inputs import registry
+from kernelcast.bridge.inputs.formats import TopicFormat
 from kernelcast.bridge.inputs.protocol import Input
-from kernelcast.bridge.inputs.remote_write.requests import RemoteWrite
-from kernelcast.bridge.inputs.sniffing import sniff
+from kernelcast.bridge.inputs.registry import JSON, OTLP_JSON, OTLP_PROTO, OWN, PROMETHEUS, REMOTE_WRITE
 from kernelcast.bridge.inputs.unpacking import GZIP_MAGIC, ZSTD_MAGIC, snappy_length, unpacked
 from kernelcast.columnar import DecoderLimits
 from kernelcast.runtime.kafka.clients import MessageHeaders, StampedMessage
@@ -38,11 +24,13 @@ CONTENT_TYPE: Final = "content-type"
 CONTENT_ENCODING: Final = "content-encoding"
 PROMETHEUS_TYPES: Final = re.compile(r"application/openmetrics-text|text/plain *;.*version=(0\.0\.4|1\.0\.0)")
 REMOTE_WRITE_TYPES: Final = re.compile(r"application/x-protobuf *; *proto=(io\.prometheus\.write|prometheus)\.")
+PACKED_MAGIC: Final = (GZIP_MAGIC, ZSTD_MAGIC)
+"""No message of a format that is read begins with one of them, unless it is compressed."""
 REGISTRY_MAGIC: Final = b"\0"
 """First byte of Confluent's wire format; no message of a format that is read begins with it."""
 REGISTRY_BYTES: Final = 5
-TEXTS: Final = (OTLP_JSON, PROMETHEUS, INFLUX, JSON)
-"""Formats whose bodies are no protobuf, whatever the content type says."""
+OTLP_START: Final = b"\n"
+"""First byte of an export request with resources: the tag of its first field."""
 MAX_UNPACKED_BYTES: Final = 32 * 1024 * 1024
 """Bytes of unpacked messages in memory at once, apart from the last message: 200 messages of 1 KB may unpack to 1.6 GB,
 and their points take several times as much."""
@@ -51,12 +39,25 @@ WASTED_RATIO: Final = 4096
 MAX_TOPICS: Final = 10_000
 """Topics whose setting is cached."""
 NO_FORMATS: Final[Mapping[str, TopicFormat]] = {}
-AUTOMATIC: Final = TopicFormat(format=AUTO)
+UNNAMED: Final = TopicFormat(format=OTLP_PROTO)
+"""Settings of a topic that `bridge.formats` does not name."""
 DEFAULT_LIMITS: Final = DecoderLimits()
 
 Key = tuple[str, str]
-"""A format, and which of its inputs: Influx' precision, or the name of a mapping."""
+"""A format, and the topic or pattern whose settings its input has; empty for defaults."""
 UNRECOGNISED: Final[Key] = ("", "")
+
+
+class TopicInput(NamedTuple):
+    """What `bridge.formats` says about a topic.
+
+    Attributes:
+        entry: Its settings.
+        key: The input of its messages without headers.
+    """
+
+    entry: TopicFormat
+    key: Key
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class Selection:
     Args:
         decoder: Reads `otlp_proto`.
         formats: By topic, or by pattern if the name begins with `^`. Names have precedence over patterns, and the first
-            matching pattern is used. Other topics are `auto`, except Kernelcast's own, which are `otlp_proto`.
+            matching pattern is used. Other topics are `otlp_proto`.
         limits: Limits of one message.
         max_identities: Largest number of series of each input besides `decoder`; None for its own default.
     """
@@ -104,7 +105,7 @@ class Selection:
         ours = {topic.name: TopicFormat(format=OTLP_PROTO) for topic in METRIC_TOPICS}
         self._named = ours | dict(formats)
         self._patterns = [name for name in formats if name.startswith("^")]
-        self._entries: dict[str, str] = {}
+        self._topics: dict[str, TopicInput] = {}
         self._inputs: dict[Key, Input] = {(OTLP_PROTO, ""): decoder}
 
     def groups(self, messages: Sequence[StampedMessage]) -> Iterator[InputGroup]:
@@ -144,52 +145,42 @@ class Selection:
             DecodeError: Its compression or its format is unknown.
         """
         topic, body = message.topic() or "", message.value() or b""
-        name = self._entries.get(topic)
-        if name is None:
-            name = self._entry(topic)
-        entry = self._named.get(name, AUTOMATIC)
-        format_name: str = entry.format
+        known = self._topics.get(topic)
+        entry, key = known if known is not None else self._learn(topic)
         headers = message.headers()
+        named = ""
         if headers:
             named_headers = _format_headers(headers)
             body = unpacked(body, named_headers.get(CONTENT_ENCODING, ""), self._limits)
-            format_name = _format_of(named_headers, entry) or format_name
+            named = _format_of(named_headers, entry)
         if body.startswith(REGISTRY_MAGIC) and len(body) >= REGISTRY_BYTES:
             raise _framed(body)
-        if format_name == AUTO:
-            body = _unpacked_by_magic(body, self._limits)
-            format_name = sniff(body) or _reject_unrecognised(topic, body)
-        if format_name == INFLUX:
-            return (INFLUX, entry.precision), body
-        return (format_name, name if format_name == JSON else ""), body
+        if body.startswith(PACKED_MAGIC):
+            body = unpacked(body, "gzip" if body.startswith(GZIP_MAGIC) else "zstd", self._limits)
+        if named and named != entry.format:
+            return (named, ""), body
+        if entry is UNNAMED and body and not body.startswith(OTLP_START) and not named:
+            raise _unrecognised(topic, body)
+        return key, body
 
-    def _entry(self, topic: str) -> str:
-        """The key of a topic's format in the settings."""
-        if len(self._entries) >= MAX_TOPICS:
-            self._entries.clear()
+    def _learn(self, topic: str) -> TopicInput:
+        """Return what the settings say about a topic, and remember it."""
+        if len(self._topics) >= MAX_TOPICS:
+            self._topics.clear()
         pattern = next((name for name in self._patterns if re.match(name, topic)), "")
-        name = self._entries[topic] = topic if topic in self._named else pattern
-        return name
+        name = topic if topic in self._named else pattern
+        entry = self._named.get(name, UNNAMED)
+        variant = name if entry.model_fields_set - {"format"} else ""
+        known = self._topics[topic] = TopicInput(entry, (entry.format, variant))
+        return known
 
     def _input(self, key: Key) -> Input:
         made = self._inputs.get(key)
         if made is None:
             format_name, variant = key
-            if format_name == JSON:
-                made = JsonMapped(self._named[variant], **self._options)
-            elif format_name == INFLUX:
-                made = InfluxLines(precision=variant, **self._options)
-            else:
-                made = _MAKERS[format_name](**self._options)
-            self._inputs[key] = made
+            settings = self._named[variant] if variant else TopicFormat(format=format_name)
+            made = self._inputs[key] = registry.found(format_name).load()(settings, **self._options)
         return made
-
-
-_MAKERS: Final[Mapping[str, Callable[..., Input]]] = {
-    OTLP_JSON: OtlpJson,
-    REMOTE_WRITE: RemoteWrite,
-    PROMETHEUS: PrometheusText,
-}
 
 
 def _format_headers(headers: MessageHeaders) -> dict[str, str]:
@@ -207,7 +198,7 @@ def _format_of(named_headers: Mapping[str, str], entry: TopicFormat) -> str:
     `text/plain` alone may be Influx lines, and `application/x-protobuf` alone either protobuf format.
     """
     named = named_headers.get(ENCODING, "")
-    if named in FORMATS and (named != JSON or entry.format == JSON):
+    if named == entry.format or (named != JSON and named in (OTLP_PROTO, *OWN)):
         return named
     content_type = named_headers.get(CONTENT_TYPE, "")
     if REMOTE_WRITE_TYPES.match(content_type):
@@ -215,14 +206,8 @@ def _format_of(named_headers: Mapping[str, str], entry: TopicFormat) -> str:
     if PROMETHEUS_TYPES.match(content_type):
         return PROMETHEUS
     if content_type.startswith("application/json"):
-        return entry.format if entry.format in (JSON, OTLP_JSON) else AUTO
-    return AUTO if content_type.startswith("application/x-protobuf") and entry.format in TEXTS else ""
-
-
-def _unpacked_by_magic(body: bytes, limits: DecoderLimits) -> bytes:
-    if body.startswith(GZIP_MAGIC):
-        return unpacked(body, "gzip", limits)
-    return unpacked(body, "zstd", limits) if body.startswith(ZSTD_MAGIC) else body
+        return JSON if entry.format == JSON else OTLP_JSON
+    return ""
 
 
 def _framed(body: bytes) -> DecodeError:
@@ -234,8 +219,8 @@ def _framed(body: bytes) -> DecodeError:
     )
 
 
-def _reject_unrecognised(topic: str, body: bytes) -> str:
-    raise DecodeError(
-        f"message of {len(body)} bytes begins with {body[:20]!r}, which none of the formats does that are recognised; "
-        f"name the topic's format in bridge.formats ({topic}: influx, for instance, or a mapping of JSON)"
+def _unrecognised(topic: str, body: bytes) -> DecodeError:
+    return DecodeError(
+        f"message of {len(body)} bytes begins with {body[:20]!r}, so it is no OTLP, and no other format is named for "
+        f"its topic; name it in bridge.formats ({topic}: influx, for instance, or a mapping of JSON)"
     )

@@ -81,8 +81,9 @@ class MessageBatch:
     ) -> "MessageBatch":
         """Make a batch of received messages.
 
-        Messages of partitions that were revoked in the meantime are left out. If Kafka does not stamp messages, the
-        producer's timestamp is used, at most the present time: a later one would make all other series look old.
+        Messages of partitions that were revoked in the meantime are left out. If Kafka does not stamp messages, their
+        append time is the present. While a partition is read again, and for its lag, it is the producer's timestamp, at
+        most the present: else series that have ended would be new.
 
         Args:
             received: Messages, those of each partition in Kafka's order.
@@ -106,6 +107,7 @@ class MessageBatch:
             append_time[topic] = kind == LOG_APPEND_TIME
             if kind != LOG_APPEND_TIME:
                 append_ms = min(append_ms, now_ms) if append_ms > 0 else now_ms
+            stamped_ms = append_ms if kind == LOG_APPEND_TIME or not partition.passed else now_ms
             span = reached.get(partition.number)
             if span is None:
                 span = reached[partition.number] = Reached(partition, offset, offset, append_ms)
@@ -118,7 +120,7 @@ class MessageBatch:
             else:
                 kept.append(message)
                 key = hash_without_key(topic) if hashed == NO_KEY else hashed
-                rows.append((partition.number, offset, append_ms, key))
+                rows.append((partition.number, offset, stamped_ms, key))
         table = np.array(rows, np.int64).reshape(-1, 4)
         columns = MessageColumns(table[:, 0].astype(np.int32), *(table[:, column].copy() for column in (1, 2, 3)))
         return cls(tuple(kept), columns, tuple(reached.values()), append_time, unkeyed, tombstones)

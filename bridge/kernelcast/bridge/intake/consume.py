@@ -1,16 +1,19 @@
 """Reads Kafka into the store: assignments, batches, and the expiry of series.
 
 `Bridge` calls `step` in a loop on the consuming thread; Kafka's client calls `assigned` and `revoked` within it, or
-`Discovery` without a group. A step: `consume` → `MessageBatch` → `decode` → `Deltas.accumulate` → `SeriesStore.apply`.
+`Discovery` without a group. A step: `consume` → `MessageBatch` → `decode` → `SeriesStore.apply`.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
 from confluent_kafka import OFFSET_END, TopicPartition
 
+from kernelcast.bridge.inputs import Input
 from kernelcast.bridge.intake.batch import MessageBatch, decode
+from kernelcast.bridge.intake.clocks import mark_future
 from kernelcast.bridge.intake.dead_letters import FirstTimeDeadLetters
 from kernelcast.bridge.intake.freshness import Freshness
 from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Inquiry
@@ -22,9 +25,10 @@ from kernelcast.bridge.partitions.ownership import Ownership
 from kernelcast.bridge.partitions.partition import Key, Partition, keys_of
 from kernelcast.bridge.partitions.tombstones import Tombstone
 from kernelcast.bridge.series.store import Forgotten
-from kernelcast.bridge.tables.columns import UNCHANGED
+from kernelcast.bridge.tables.columns import DELTA, UNCHANGED
+from kernelcast.columnar import Decoded
 from kernelcast.runtime.kafka.clients import StampedMessage
-from kernelcast.wire.errors import BrokerError
+from kernelcast.wire.errors import BrokerError, DeltaError
 
 MESSAGES_AT_ONCE: Final = 200
 """At 512 KiB each, 100 MiB at most are in flight."""
@@ -37,6 +41,10 @@ PAUSED_SECONDS: Final = 5.0
 this time, in which the consumer fetches the present ends of the partitions."""
 ONE_PARTITION: Final = frozenset({0})
 """Partition numbers of a topic whose series cannot be in several partitions."""
+DELTA_REMEDY: Final = (
+    "the bridge reads cumulative points: have the producer send cumulative totals, or convert the topic with an "
+    "OpenTelemetry Collector (deploy/collector/delta.yaml) and read the topic that it writes"
+)
 COMMIT_SECONDS: Final = 5.0
 """Interval of commits; a restart reads one time-to-live again in any case."""
 
@@ -55,21 +63,16 @@ class Intake:
         """Connect the parts."""
         self._source, self._selection, self._store = parts.source, parts.selection, parts.store
         self._instruments, self._clock = parts.instruments, parts.clock
-        self._policy, self._deltas = policy, parts.deltas
+        self._policy = policy
         self._ttl_ms = round(policy.ttl_seconds * 1000)
         self._log = structlog.stdlib.get_logger("bridge.consume")
-        self._has_begun = False
         self._upkeep_due = self._commit_due = self._expiry_due = 0.0
         self._growth: dict[int, int] = {}
         self.ownership = Ownership(joint=not policy.grouped, ttl_seconds=policy.ttl_seconds)
         self.membership = GroupMembership(parts.clock, grouped=policy.grouped, session_seconds=policy.session_seconds)
         self.freshness = Freshness(parts.instruments, parts.clock)
-        self._dead_letters = FirstTimeDeadLetters(
-            parts.dead_letters, self.ownership, parts.instruments, share=policy.share
-        )
-        self._inquiry = Inquiry(
-            parts.source, self.ownership, parts.deltas, parts.instruments, parts.clock, ttl_ms=self._ttl_ms
-        )
+        self._dead_letters = FirstTimeDeadLetters(parts.dead_letters, self.ownership, parts.instruments)
+        self._inquiry = Inquiry(parts.source, self.ownership, parts.instruments, parts.clock, ttl_ms=self._ttl_ms)
         self.skipper = Skipper(parts.source, self._inquiry.bounds, parts.instruments, parts.clock)
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
@@ -92,31 +95,13 @@ class Intake:
         self._inquiry.learn_time(topics)
         if self._policy.grouped:
             self._inquiry.learn_partitions(topics)
-        self._learn_committed(keys)
-        taken = [partition for key in keys if (partition := self.ownership.get(key)) is not None]
-        for key, offset in self._deltas.assigned(taken, self._inquiry.assignment_facts(topics)).items():
-            if key in starts and starts[key] > offset:
-                starts[key] = self.ownership.begin_at(key, offset)
-        if not self.membership.doubtful:
-            self._deltas.write_in_new_log()
+        for key, offset in self._inquiry.bounds.committed(keys, self.ownership.topic_ids).items():
+            self.ownership.judged_before(key, offset)
         self.ownership.stable = True
         self._note_growth()
         self._open_gates()
         self._log.info("partitions assigned", partitions=len(keys), now_owned=len(self.ownership.owned()))
         return [TopicPartition(*key, starts.get(key, OFFSET_END)) for key in keys]
-
-    def _learn_committed(self, keys: Sequence[Key]) -> None:
-        """Query the offsets that former owners of partitions have committed.
-
-        In mode `replica` all replicas commit to one group. Messages that another replica has read are in its totals,
-        not in ours, so the offsets are used for the first partitions of a process only.
-        """
-        shared = not self._policy.grouped and self._policy.share is None
-        if shared and self._has_begun:
-            return
-        self._has_begun |= bool(keys)
-        for key, offset in self._inquiry.bounds.committed(keys, self.ownership.topic_ids).items():
-            self.ownership.judged_before(key, offset)
 
     def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
         """Drop the series of partitions at once: another member exposes them.
@@ -129,8 +114,7 @@ class Intake:
         self.membership.confirmed()
         self._instruments.rebalances.labels("lost" if lost else "revoked").inc()
         self.ownership.stable = False
-        gone = self.ownership.revoke(keys_of(partitions), lost=lost)
-        self._deltas.revoked(gone, lost=lost)
+        gone = self.ownership.revoke(keys_of(partitions))
         for partition in gone:
             removed, forgotten = self._store.drop_partition(partition.number)
             self._instruments.removed.labels("revoked").inc(removed)
@@ -140,11 +124,6 @@ class Intake:
         if not lost:
             self._commit(gone)
         self._log.info("partitions revoked", partitions=len(partitions), lost=lost)
-
-    def close(self) -> None:
-        """Write the totals for a restart; in a consumer group `revoked` has done so already."""
-        if not self.membership.doubtful:
-            self._deltas.close()
 
     def readiness(self) -> tuple[bool, str]:
         """Return whether every partition has caught up and is certainly ours; if not, the reason."""
@@ -178,8 +157,6 @@ class Intake:
         batch = MessageBatch.of(received, self.ownership, now_ms, keyed=self._needs_keys)
         for reached in batch.partitions:
             if self.ownership.start_over(reached.partition, reached.first):
-                self._deltas.leave_log(reached.partition.key[0])
-                self._deltas.start_over(reached.partition, reached.first)
                 self._inquiry.note_restart(reached.partition, reached.first)
                 self._upkeep_due = min(self._upkeep_due, self._clock.monotonic())
         exposed = frozenset(partition.number for partition in self.ownership.owned() if partition.passed)
@@ -187,7 +164,6 @@ class Intake:
             self._store_points(segment, exposed)
             if tombstones:
                 self._end(tombstones)
-        self._deltas.advance((reached.partition, reached.position) for reached in batch.partitions)
         now_seconds = self._clock.monotonic()
         for reached in batch.partitions:
             position, append_ms = reached.position, reached.append_ms
@@ -203,28 +179,39 @@ class Intake:
 
     def _store_points(self, batch: MessageBatch, exposed: frozenset[int]) -> None:
         for part, decoded, source in decode(batch, self._selection, self._dead_letters, self._instruments):
-            cumulative = self._deltas.accumulate(decoded, part.columns, source)
-            outcomes = self._store.apply(cumulative, part.columns, source)
+            mark_future(decoded, part.columns.append_ms, self._policy.tolerance_ns)
+            outcomes = self._store.apply(decoded, part.columns, source)
+            if outcomes[DELTA]:
+                self._refuse_deltas(part, decoded, source)
             self._instruments.count_points(outcomes, decoded.unsupported)
             self.freshness.note(part, decoded, exposed)
+
+    def _refuse_deltas(self, batch: MessageBatch, decoded: Decoded, source: Input) -> None:
+        """Send the messages with points of delta series to the dead letters; their other points are stored."""
+        refused = Counter[int]()
+        for points in (decoded.numbers, decoded.histograms):
+            refused.update(points.message[self._store.are_refused(points.series, source, DELTA)].tolist())
+        for index, count in sorted(refused.items()):
+            message, error = batch.messages[index], DeltaError(f"{count} points are delta points; {DELTA_REMEDY}")
+            self._instruments.decode_failures.labels(message.topic() or "", type(error).__name__).inc()
+            self._dead_letters.send(message, error)
 
     def _end(self, tombstones: Sequence[Tombstone]) -> None:
         """Remove the series of keys that have ended; later messages with these keys make new series."""
         removed, forgotten = self._store.end_keys([one.key_hash for one in tombstones])
-        self._deltas.end(tombstones)
         self._instruments.removed.labels("tombstone").inc(removed)
         self._forget(forgotten)
 
     def _needs_keys(self, topic: str) -> bool:
-        """Whether messages without a key are refused: in a group, unless the topic has one partition only."""
-        return self._policy.grouped and self._inquiry.growth.known(topic) != ONE_PARTITION
+        """Whether messages without a key are refused: in a group, where Kafka has listed several partitions."""
+        return self._policy.grouped and self._inquiry.growth.known(topic) not in (None, ONE_PARTITION)
 
     def _refuse_unkeyed(self, batch: MessageBatch) -> None:
         for topic, count in batch.unkeyed.items():
             self._instruments.unkeyed.labels(topic).inc(count)
             self._log.error(
-                "messages without a key are not exposed: their series lie in several partitions, and the replicas of a "
-                "group would each show a part of them; set bridge.mode to sharded, or have their writer set a key",
+                "messages without a key are not exposed: their topic has several partitions, and the replicas of a "
+                "group would each show a part of a series; set bridge.mode to replica, or have their writer set a key",
                 topic=topic,
                 count=count,
             )
@@ -236,19 +223,17 @@ class Intake:
         self._upkeep_due = now_seconds + UPKEEP_SECONDS
         owned = self.ownership.owned()
         doubtful = self.membership.doubtful
-        self._deltas.upkeep(self.ownership.clock.newest_append_ms, self._inquiry.offsets_in_time, doubtful=doubtful)
-        self.skipper.kept_whole |= self._deltas.topics
         for partition in owned:
             self._look_ahead(partition)
         self._inquiry.ask_again([partition for partition in owned if partition.waits or partition.gate is None])
         self._inquiry.ask_for_ids(owned)
-        if not doubtful:
-            self._deltas.write_in_new_log()
         self.ownership.stable = self.ownership.stable or self._source.settled()
         self._note_growth()
         self._release()
         self._open_gates()
-        self._instruments.count_conflicts([*self._store.take_conflicts(), *self._deltas.take_conflicts()])
+        self._instruments.count_conflicts(self._store.take_conflicts())
+        for producer, count in self._store.take_ahead():
+            self._instruments.clamped.count(producer, "", count)
         self._store.judge_producers(self.ownership.ages.reference_ms(now_seconds))
         if now_seconds >= self._expiry_due:
             self._expiry_due = now_seconds + self._policy.ttl_seconds / EXPIRIES_PER_TTL
@@ -266,7 +251,6 @@ class Intake:
         oldest_ms = _restricted_to(numbers, self.ownership.ages.oldest_ms(self._ttl_ms, now_seconds))
         heard_ms = _restricted_to(numbers, self.ownership.ages.heard_ms(now_seconds))
         removed, forgotten = self._store.expire(oldest_ms, heard_ms, self.ownership.ages.outages())
-        self._deltas.expire(oldest_ms)
         self._instruments.removed.labels("expired").inc(removed)
         self._forget(forgotten)
 
@@ -278,7 +262,6 @@ class Intake:
         growth, known = self._inquiry.growth, self._growth
         self._growth = self._numbered(growth.states(keys, caught_up))
         self.ownership.ages.moving = frozenset(self._growth)
-        self._deltas.note_sharing(growth.others(keys), self._numbered(growth.states(keys, keys)))
         if self._growth != known:
             self._store.note_growth(self._growth)
             self._release(holding=True)
@@ -375,7 +358,6 @@ class Intake:
     def _forget(self, forgotten: Forgotten) -> None:
         for source, numbers in forgotten:
             source.forget(numbers)
-            self._deltas.forget(source, numbers)
 
 
 def _restricted_to(numbers: set[int], by_number: Mapping[int, int]) -> dict[int, int]:

@@ -2,7 +2,6 @@
 
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.partitions.ownership import Ownership
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.runtime.kafka.clients import DeadLetterSink, ReceivedMessage
 from kernelcast.wire.topics import DEADLETTER
 
@@ -12,18 +11,11 @@ class FirstTimeDeadLetters:
 
     Messages are read more than once: an assignment rereads one time-to-live, and replicas without a group read the same
     messages. A message below `Partition.judged_to` was processed before; one of a partition that waits for its start
-    offset is read again from there. Of the new ones, each replica sends those of its share of the partitions.
+    offset is read again from there.
     """
 
-    def __init__(
-        self, dead_letters: DeadLetterSink, ownership: Ownership, instruments: Instruments, *, share: Share | None
-    ) -> None:
-        self._dead_letters, self._ownership, self._instruments, self._share = (
-            dead_letters,
-            ownership,
-            instruments,
-            share,
-        )
+    def __init__(self, dead_letters: DeadLetterSink, ownership: Ownership, instruments: Instruments) -> None:
+        self._dead_letters, self._ownership, self._instruments = dead_letters, ownership, instruments
 
     def send(self, message: ReceivedMessage, error: Exception) -> None:
         """Send a message, or count the reason for not sending it."""
@@ -34,8 +26,6 @@ class FirstTimeDeadLetters:
             reason = "dead_letter"  # sending it again would add a copy each time it is read
         elif partition is not None and (partition.waits or (message.offset() or 0) < partition.judged_to):
             reason = "repeated"
-        elif self._share is not None and number % self._share.count != self._share.index:
-            reason = "other_replica"
         if reason:
             self._instruments.left.labels(reason).inc()
         else:

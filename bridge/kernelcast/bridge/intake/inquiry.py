@@ -10,8 +10,6 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.beginning import AssignmentFacts
-from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.partitions.bounds import Answering, Bounds
 from kernelcast.bridge.partitions.growth import PartitionGrowth
@@ -45,7 +43,7 @@ class OffsetConsumer(Answering, Protocol):
 
 
 class Inquiry:
-    """Queries Kafka and passes the answers to the ownership and the totals. Only the consuming thread uses it.
+    """Queries Kafka and passes the answers to the ownership. Only the consuming thread uses it.
 
     While Kafka does not answer, queries take a bounded share of the thread's time.
 
@@ -58,13 +56,12 @@ class Inquiry:
         self,
         source: OffsetConsumer,
         ownership: Ownership,
-        deltas: Deltas,
         instruments: Instruments,
         clock: Clock,
         *,
         ttl_ms: int,
     ) -> None:
-        self._source, self._ownership, self._deltas = source, ownership, deltas
+        self._source, self._ownership = source, ownership
         self._instruments, self._clock, self._ttl_ms = instruments, clock, ttl_ms
         self._queries_due = self._ids_due = self._time_due = self._time_asked_at = 0.0
         self._stamped: set[str] = set()
@@ -78,24 +75,6 @@ class Inquiry:
         broker_ms = self._ownership.clock.at(self._clock.monotonic())
         now_ns = self._clock.now_ns() if broker_ms is None else round(broker_ms * 1e6)
         return self.bounds.starts(keys, now_ns - self._ttl_ms * 1_000_000 - round(REWIND_MARGIN_SECONDS * 1e9))
-
-    def offsets_since(self, keys: Sequence[Key], since_ms: int) -> dict[Key, int]:
-        """Return the first offset of each partition at or after a time; negative if Kafka does not know it."""
-        return self.bounds.starts(keys, since_ms * 1_000_000)
-
-    def offsets_in_time(self, keys: Sequence[Key], since_ms: int) -> dict[Key, int] | None:
-        """Return the same as `offsets_since`, or None while queries have used up their share of the time."""
-        began_seconds = self._clock.monotonic()
-        if began_seconds < self._queries_due:
-            return None
-        found = self.offsets_since(keys, since_ms)
-        self._budget(began_seconds)
-        return found
-
-    def assignment_facts(self, topics: set[str]) -> AssignmentFacts:
-        """Return the facts about topics that are needed when some of their partitions are assigned."""
-        numbers = {topic: self.growth.known(topic) or frozenset() for topic in topics}
-        return AssignmentFacts(self._ownership.clock.newest_append_ms, numbers, self.offsets_since)
 
     def note_append_time(self, available: Mapping[str, bool]) -> None:
         """Note by topic whether Kafka stamps its messages; answers that were limited without need are noted whole."""
@@ -176,7 +155,6 @@ class Inquiry:
             if partition.waits and partition.key in starts and partition.key in gates:
                 self._begin(partition, starts[partition.key])
             self._ownership.learn_gate(partition, gates.get(partition.key))
-            self._deltas.clamp(partition)
         self._budget(began_seconds)
 
     def ask_for_ids(self, owned: Sequence[Partition]) -> None:
@@ -190,9 +168,7 @@ class Inquiry:
 
     def identify(self, topics: set[str]) -> None:
         """Query the ids of topics; one that was deleted and created again is read from its beginning."""
-        topic_ids = self.bounds.topic_ids(topics)
-        created = self._ownership.identify(topic_ids)
-        self._deltas.identify(topic_ids)
+        created = self._ownership.identify(self.bounds.topic_ids(topics))
         self.growth.look_again(created)
         for partition in self._ownership.owned():
             if partition.key[0] in created:
@@ -203,6 +179,7 @@ class Inquiry:
         partitions, now_seconds = self.bounds.partitions(), self._clock.monotonic()
         self._ownership.note_cluster(now_seconds, answered=partitions is not None)
         if not partitions:
+            self._ids_due = 0.0  # asks again as soon as possible
             return
         added = self.growth.note(partitions, now_seconds)
         for topic in topics - self.growth.examined:
@@ -216,20 +193,15 @@ class Inquiry:
         """Read a partition from its first message; if the seek fails, it waits for the next one, as at assignment."""
         topic, number = partition.key
         self._ownership.restart(partition, 0)
-        self._deltas.start_over(partition, 0)
         try:
             self._source.seek(TopicPartition(topic, number, OFFSET_BEGINNING))
         except BrokerError as error:
             self._log.warning("not read from its beginning yet", topic=topic, partition=number, reason=str(error))
             partition.waits = True
-            self._deltas.wait(partition)
         self.note_restart(partition, 0)
 
     def note_restart(self, partition: Partition, first: int) -> None:
-        """Count and log that a partition has a new log; the topic's id is queried as soon as possible.
-
-        Until the new id is known, snapshots would carry the id of the deleted topic.
-        """
+        """Count and log that a partition has a new log; the topic's id is queried as soon as possible."""
         self._ids_due = 0.0
         topic, number = partition.key
         self._instruments.offset_restarts.labels(topic).inc()
@@ -248,12 +220,10 @@ class Inquiry:
     def _begin(self, partition: Partition, start: int) -> None:
         """Start reading a waiting partition at its start offset, which is known now."""
         partition.young = start == 0
-        start = self._deltas.beginning(partition, start)
         try:
             self._source.seek(TopicPartition(*partition.key, start))
         except BrokerError as error:
             self._log.warning("not begun yet", topic=partition.key[0], reason=str(error))
             return
-        self._deltas.begun(partition)
         partition.waits, partition.position = False, max(start, -1)
         partition.moved_at_seconds = self._clock.monotonic()

@@ -7,13 +7,11 @@ from typing import Any, Final, Protocol
 from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.inquiry import OffsetConsumer
 from kernelcast.bridge.intake.membership import SESSION_SECONDS
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.runtime.kafka.clients import DeadLetterSink
 from kernelcast.runtime.kafka.topic_names import TopicNames
 
@@ -46,7 +44,6 @@ class IntakeParts:
     dead_letters: DeadLetterSink
     instruments: Instruments
     clock: Clock
-    deltas: Deltas
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +52,9 @@ class IntakePolicy:
 
     Attributes:
         ttl_seconds: How long a series stays after its last point, by Kafka's clock.
+        tolerance_ns: How far ahead of its append time a point may be, see `clocks`.
         max_lag_seconds: How far reading may fall behind before messages are skipped; 0 skips none.
         grouped: Whether a consumer group assigns the partitions, so that a series must stay in one.
-        share: The part of the series that this replica keeps; None for all.
         session_seconds: Session time-out of the group: after this time without a poll it assigns our partitions to
             others.
         topics: The topics that are read, by all replicas together.
@@ -66,6 +63,6 @@ class IntakePolicy:
     ttl_seconds: float = 300.0
     max_lag_seconds: float = 0.0
     grouped: bool = True
-    share: Share | None = None
     session_seconds: float = SESSION_SECONDS
     topics: TopicNames = NO_TOPICS
+    tolerance_ns: int = 10_000_000_000

@@ -1,4 +1,4 @@
-"""Jumps towards the end of a partition when reading has fallen too far behind; for cumulative data only.
+"""Jumps towards the end of a partition when reading has fallen too far behind.
 
 `Intake` calls `skip_if_behind` for each partition once a second.
 
@@ -22,18 +22,13 @@ PAUSE_SECONDS: Final = 10.0
 
 
 class Skipper:
-    """Skips messages that are too old to be worth reading. Only the consuming thread uses it.
-
-    Attributes:
-        kept_whole: Topics of which no message may be skipped, because they have delta points.
-    """
+    """Skips messages that are too old to be worth reading. Only the consuming thread uses it."""
 
     def __init__(self, source: OffsetConsumer, bounds: Bounds, instruments: Instruments, clock: Clock) -> None:
         self._source, self._bounds, self._instruments, self._clock = source, bounds, instruments, clock
         self._log = structlog.stdlib.get_logger("bridge.skip")
         self._due: dict[int, float] = {}
         self._free_at = 0.0
-        self.kept_whole: set[str] = set()
 
     def skip_if_behind(
         self, ownership: Ownership, partition: Partition, *, max_seconds: float, back_seconds: float
@@ -49,8 +44,8 @@ class Skipper:
         Raises:
             BrokerError: Kafka refuses the seek.
         """
-        now_seconds, topic = self._clock.monotonic(), partition.key[0]
-        if partition.waits or topic in self.kept_whole or partition.position >= partition.high:
+        now_seconds = self._clock.monotonic()
+        if partition.waits or partition.position >= partition.high:
             return False
         lag_ms = self._clock.now_ns() // 1_000_000 - partition.newest_append_ms
         if not partition.newest_append_ms or lag_ms <= max_seconds * 1e3:

@@ -14,9 +14,9 @@ def openable(partitions: Collection[Partition], now_seconds: float, *, joint: bo
     """Return the hidden partitions that have caught up and need not wait for others.
 
     Partitions that were assigned together wait for each other; in a consumer group only those of one topic do, and only
-    while it has grown. A young partition waits for those of its topic that were assigned before it, too. Example: the
-    total of a series is read again from partition 0, and lacks 5 points, when partition 1 is added and the series
-    continues there.
+    while it has grown. A young partition waits for those of its topic that were assigned before it, too. Example: a
+    series has gone from partition 0 to partition 1, which is read again when partition 0 is assigned with its former
+    value.
 
     Args:
         partitions: All assigned partitions.

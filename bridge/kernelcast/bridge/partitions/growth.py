@@ -84,12 +84,6 @@ class PartitionGrowth:
         """
         self.examined -= frozenset(topics)
 
-    def others(self, owned: Iterable[Key]) -> set[Key]:
-        """Return the partitions of our topics that other replicas own."""
-        keys = set(owned)
-        topics = {topic for topic, _ in keys}
-        return {(topic, number) for topic in topics for number in self._numbers.get(topic, ())} - keys
-
     def states(self, owned: Collection[Key], caught_up: Iterable[Key]) -> dict[Key, int]:
         """Return UNCHANGED, GROWN or ADDED for each of our partitions; UNCHANGED if we own the whole topic.
 

@@ -104,25 +104,10 @@ class Ownership:
         self._judged_to = {key: offset for key, offset in self._judged_to.items() if key[0] not in created}
         return created
 
-    def begin_at(self, key: Key, offset: int) -> int:
-        """Change the start offset of a partition that has not been read yet; returns the offset."""
-        self._partitions[key].position = offset
-        return offset
-
-    def revoke(self, keys: Iterable[Key], *, lost: bool = False) -> list[Partition]:
-        """Remove partitions; returns the state of those that were assigned.
-
-        Args:
-            keys: The partitions.
-            lost: Whether the group has removed us. Totals of the newest messages are in no snapshot then, so their
-                offsets are forgotten: the next owner counts these messages, also if that is this replica.
-        """
+    def revoke(self, keys: Iterable[Key]) -> list[Partition]:
+        """Remove partitions; returns the state of those that were assigned."""
         gone = [partition for key in keys if (partition := self._partitions.pop(key, None)) is not None]
-        for partition in gone:
-            if lost:
-                self._judged_to.pop(partition.key, None)
-            else:
-                self._judged_to[partition.key] = partition.judged_to
+        self._judged_to |= {partition.key: partition.judged_to for partition in gone}
         return gone
 
     def judged_before(self, key: Key, offset: int) -> None:

@@ -58,7 +58,7 @@ class Tombstones:
 
 
 def key_hash(topic: str, partition: int, key: bytes | None) -> int:
-    """A signed 64-bit hash of a key in a partition, equal in every process: snapshots of running totals keep it.
+    """A signed 64-bit hash of a key in a partition.
 
     Args:
         topic: The topic.

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from kernelcast.bridge.series.judgement import Tables, clamped_times, is_ahead
-from kernelcast.bridge.series.recording import arrival, change, refused, tried
+from kernelcast.bridge.series.arrival import Tables, arrive
+from kernelcast.bridge.series.judgement import judge
+from kernelcast.bridge.series.recording import note, record
 from kernelcast.bridge.tables.columns import (
     ABSENT,
-    CLAMPED,
     EXPONENTIAL,
     HAS_SUM,
     LIVE,
@@ -231,39 +231,31 @@ def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
         larger block first.
     """
     series, wires = tables.series, tables.wires
-    # A point that is accepted but does not fit stops the loop before its value is stored or its outcome is counted. The
-    # caller changes bounds or block (`Slots.rebound`) and calls again with the same index; `arrival` and `tried` then
-    # see the point a second time, which changes nothing more.
+    # A point that is accepted but does not fit stops the loop before anything of it is recorded. The caller changes
+    # bounds or block (`Slots.rebound`) and calls again with the same index; `arrive` then sees the point a second time,
+    # which changes nothing more.
     for i in range(begin, len(points.series)):
-        wire = points.series[i]
-        origin = arrival(wires, wire, messages, points.message[i])
-        slot = wires.slot[wire]
-        if slot < 0:
-            counts[refused(tables, wire, origin, points.time_ns[i], rules.tolerance_ns)] += 1
-            continue
-        said = (points.start_ns[i], points.time_ns[i])
-        when = clamped_times(tables, wire, slot, origin, said, rules.tolerance_ns)
-        verdict = tried(tables, wire, slot, origin, when, rules)
-        flags, schema, block = points.flags[i], series.schema[slot], series.block[slot]
-        absent = flags & NO_RECORDED_VALUE
+        wire, flags = points.series[i], points.flags[i]
+        point = arrive(wires, wire, messages, points.message[i], (points.start_ns[i], points.time_ns[i]), flags)
+        verdict = judge(tables, wire, point, rules)
+        slot, absent = wires.slot[wire], flags & NO_RECORDED_VALUE
         if verdict == STORED and not absent:
             if not sound(points, i):
                 verdict = MALFORMED_HISTOGRAM
-            elif not fits(points, i, schema, schemas, blocks, block):
+            elif not fits(points, i, series.schema[slot], schemas, blocks, series.block[slot]):
                 return i
+        note(tables, wire, point, verdict)
         counts[verdict] += 1
-        if is_ahead(points.time_ns[i], origin.append_ms, rules.tolerance_ns):
-            counts[CLAMPED] += 1
         if verdict != STORED:
             continue
         state = ABSENT if absent else LIVE
-        counts[MEMBERSHIP] += change(tables, wire, slot, origin, when, state, rules)
+        counts[MEMBERSHIP] += record(tables, wire, point, state, rules)
         if absent:
             continue
         series.value[slot] = points.total[i]
         series.integer[slot] = np.int64(points.observations[i])
-        series.flags[slot] = HAS_SUM if flags & POINT_HAS_SUM else 0
-        write(points, i, schema, blocks, block)
+        series.flags[slot] |= HAS_SUM if flags & POINT_HAS_SUM else 0
+        write(points, i, series.schema[slot], blocks, series.block[slot])
     return len(points.series)
 
 

@@ -1,10 +1,10 @@
 """A compiled function that stores points of gauges and sums in slots; `SeriesStore` calls it for each batch."""
 
-from kernelcast.bridge.series.judgement import Tables, clamped_times, is_ahead
-from kernelcast.bridge.series.recording import arrival, change, refused, tried
+from kernelcast.bridge.series.arrival import Tables, arrive
+from kernelcast.bridge.series.judgement import judge
+from kernelcast.bridge.series.recording import note, record
 from kernelcast.bridge.tables.columns import (
     ABSENT,
-    CLAMPED,
     INTEGER,
     LIVE,
     MEMBERSHIP,
@@ -25,23 +25,16 @@ def store_numbers(
     """Store points of gauges and sums, in order, and add their outcomes to `counts`, of shape (COUNTS,)."""
     series, wires = tables.series, tables.wires
     for i in range(len(points.series)):
-        wire = points.series[i]
-        origin = arrival(wires, wire, messages, points.message[i])
-        slot = wires.slot[wire]
-        if slot < 0:
-            counts[refused(tables, wire, origin, points.time_ns[i], rules.tolerance_ns)] += 1
-            continue
-        said = (points.start_ns[i] if wires.cumulative[wire] else 0, points.time_ns[i])
-        when = clamped_times(tables, wire, slot, origin, said, rules.tolerance_ns)
-        if is_ahead(points.time_ns[i], origin.append_ms, rules.tolerance_ns):
-            counts[CLAMPED] += 1
-        verdict = tried(tables, wire, slot, origin, when, rules)
+        wire, flags = points.series[i], points.flags[i]
+        times = (points.start_ns[i] if wires.cumulative[wire] else 0, points.time_ns[i])
+        point = arrive(wires, wire, messages, points.message[i], times, flags)
+        verdict = judge(tables, wire, point, rules)
+        note(tables, wire, point, verdict)
         counts[verdict] += 1
         if verdict != STORED:
             continue
-        flags = points.flags[i]
-        state = ABSENT if flags & NO_RECORDED_VALUE else LIVE
-        counts[MEMBERSHIP] += change(tables, wire, slot, origin, when, state, rules)
+        slot, state = wires.slot[wire], ABSENT if flags & NO_RECORDED_VALUE else LIVE
+        counts[MEMBERSHIP] += record(tables, wire, point, state, rules)
         series.value[slot] = points.value[i]
         series.integer[slot] = points.integer[i]
-        series.flags[slot] = INTEGER if flags & IS_INTEGER else 0
+        series.flags[slot] |= INTEGER if flags & IS_INTEGER else 0

@@ -129,12 +129,11 @@ def states_of(series: SeriesColumns, used: int, exposed: UInt8Array) -> dict[str
     live = theirs & (series.state[:used] == LIVE)
     is_exposed = exposed[series.partition[:used]] != 0
     kept = theirs & (series.state[:used] != FREE)
-    # A delta series has no value while its former total is looked for; it is held all the same.
-    held = kept & is_exposed & (series.held_ms[:used] != 0)
+    held = live & is_exposed & (series.held_ms[:used] != 0)
     states = {
         "exposed": live & is_exposed & ~held,
         "catching_up": live & ~is_exposed,
         "held": held,
-        "absent": kept & ~live & ~held,
+        "absent": kept & ~live,
     }
     return {name: int(np.count_nonzero(mask)) for name, mask in states.items()}

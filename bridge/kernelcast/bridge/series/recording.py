@@ -1,14 +1,10 @@
-"""Compiled functions that record a point: the times of its series, writer and producer, and their changes.
-
-`store_numbers` and `store_histograms` call, for each point: `arrival`, then `refused`, or `tried` and, if the point is
-stored, `change`.
-"""
+"""Compiled functions that record a judged point: the times of its series, writer and producer, and their changes."""
 
 from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.series.judgement import PointOrigin, Tables, clamp, is_lag, judge
+from kernelcast.bridge.series.arrival import Arrival, Tables, is_lag
 from kernelcast.bridge.tables.columns import (
     BY_HOST,
     BY_KEY,
@@ -16,16 +12,13 @@ from kernelcast.bridge.tables.columns import (
     BY_START_TIME,
     EMPTY,
     NO_KEY,
-    OTHER_REPLICA,
     OWN,
     SECOND_WRITER,
     UNCHANGED,
     WITHDRAWN,
-    MessageColumns,
     PointRules,
     ProducerColumns,
     SeriesColumns,
-    WireColumns,
 )
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.columnar.compiled import inlined
@@ -37,34 +30,11 @@ MEMORY_SHIFT: Final = 3
 
 
 @inlined
-def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: int) -> PointOrigin:
-    """Return the origin of a point, and record it as the last one of its series number."""
-    origin = PointOrigin(
-        messages.partition[message], messages.offset[message], messages.append_ms[message], messages.key_hash[message]
-    )
-    wires.partition[wire] = origin.partition
-    wires.key_hash[wire] = origin.key_hash
-    wires.append_ms[wire] = max(origin.append_ms, wires.append_ms[wire])
-    return origin
-
-
-@inlined
-def note_producer(producers: ProducerColumns, producer: int, origin: PointOrigin, time_ns: int) -> None:
+def note_producer(producers: ProducerColumns, producer: int, point: Arrival) -> None:
     """Record the newest times of a producer, and the partition of its last point."""
-    producers.append_ms[producer] = max(origin.append_ms, producers.append_ms[producer])
-    producers.time_ns[producer] = max(time_ns, producers.time_ns[producer])
-    producers.partition[producer] = origin.partition
-
-
-@inlined
-def refused(tables: Tables, wire: int, origin: PointOrigin, time_ns: int, tolerance_ns: int) -> int:
-    """Return the reason why a point's series has no slot; if another replica has it, its producer is alive still."""
-    outcome: int = -tables.wires.slot[wire]
-    if outcome == OTHER_REPLICA:
-        note_producer(
-            tables.producers, tables.wires.producer[wire], origin, clamp(time_ns, origin.append_ms, tolerance_ns)
-        )
-    return outcome
+    producers.append_ms[producer] = max(point.append_ms, producers.append_ms[producer])
+    producers.time_ns[producer] = max(point.shown_ns, producers.time_ns[producer])
+    producers.partition[producer] = point.partition
 
 
 @inlined
@@ -96,16 +66,16 @@ def note_gap(series: SeriesColumns, slot: int, gap_ms: int) -> None:
 
 
 @inlined
-def note_append(tables: Tables, writer: int, producer: int, origin: PointOrigin, time_ns: int) -> None:
+def note_append(tables: Tables, writer: int, producer: int, point: Arrival) -> None:
     """Note the append and event time of a writer's point, learn its interval, and note its producer's host."""
     writers = tables.writers
-    append_ms, known_ms = origin.append_ms, writers.append_ms[writer]
-    writers.time_ns[writer] = max(time_ns, writers.time_ns[writer])
+    append_ms, known_ms = point.append_ms, writers.append_ms[writer]
+    writers.time_ns[writer] = max(point.shown_ns, writers.time_ns[writer])
     writers.first_ms[writer] = min(append_ms, writers.first_ms[writer])
     if append_ms > known_ms:
         former = writers.partition[writer]
-        writers.append_ms[writer], writers.partition[writer] = append_ms, origin.partition
-        if known_ms > 0 and not is_lag(tables, former, origin.partition):
+        writers.append_ms[writer], writers.partition[writer] = append_ms, point.partition
+        if known_ms > 0 and not is_lag(tables, former, point.partition):
             gap_ms = append_ms - known_ms
             writers.interval_ms[writer] = learned(writers.interval_ms[writer], gap_ms, gap_ms)
         note_host(tables.producers, producer, writers.host[writer])
@@ -138,28 +108,20 @@ def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, produ
 
 
 @inlined
-def change(  # noqa: PLR0913, PLR0917  compiled into its caller
-    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], state: int, rules: PointRules
-) -> int:
-    """Write everything of a point that is stored, except its value.
+def record(tables: Tables, wire: int, point: Arrival, state: int, rules: PointRules) -> int:
+    """Write everything of a point that is stored, except its value, to its series.
 
     The series moves to the partition of the point, even if that partition is still hidden: then the series is hidden
     as well until the partition has caught up. Example: another replica has exposed the value 470 from partition 7,
     which is read again here, while 179 from before the series moved is exposed from partition 3. Neither 179 nor the
     340 that comes first from partition 7 may be exposed any longer.
 
-    A point of another partition that was appended before the series' newest point changes value and times alone: the
-    series has left that partition, and its key there. Example: a series moved from partition 3 to partition 7 while no
-    bridge ran, and the bridge reads partition 7 first. Delta points in partition 3 then still raise the total.
-
     A series that is new here, in a topic that has grown, is held; one that was withdrawn is exposed again; see `held`.
 
     Args:
         tables: The columns to change.
         wire: The point's series number.
-        slot: Slot of its series.
-        origin: Origin of the point.
-        when: Its start and event time.
+        point: The point.
         state: LIVE or ABSENT.
         rules: Contain the interval that is assumed until the series' own is known.
 
@@ -167,53 +129,54 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
         The number of changes to the set of exposed series.
     """
     series, wires = tables.series, tables.wires
+    slot = wires.slot[wire]
     known, owner = series.state[slot], series.partition[slot]
     changes = 0
     exposed = tables.exposed
-    has_left = known != EMPTY and owner != origin.partition
-    has_left = has_left and origin.append_ms < series.append_ms[slot] and when[0] == series.start_ns[slot]
-    if not has_left:
-        if owner != origin.partition:
-            if known == EMPTY or exposed[owner] != exposed[origin.partition]:
-                changes += 1
-            series.partition[slot] = origin.partition
-        series.offset[slot] = origin.offset
-        note_key(series, slot, tables.producers, wires.producer[wire], origin.key_hash)
-        series.key_hash[slot] = origin.key_hash
-        series.writer[slot] = wires.writer[wire]
+    if owner != point.partition:
+        if known == EMPTY or exposed[owner] != exposed[point.partition]:
+            changes += 1
+        series.partition[slot] = point.partition
+    series.offset[slot] = point.offset
+    note_key(series, slot, tables.producers, wires.producer[wire], point.key_hash)
+    series.key_hash[slot] = point.key_hash
+    series.writer[slot] = wires.writer[wire]
     if known != state:
         series.state[slot] = state
         changes += 1
     if known != EMPTY:
-        gap_ms = 0 if is_lag(tables, owner, origin.partition) else origin.append_ms - series.append_ms[slot]
-        unlearned_ms = rules.unlearned_ms if exposed[origin.partition] != 0 else 0
+        gap_ms = 0 if is_lag(tables, owner, point.partition) else point.append_ms - series.append_ms[slot]
+        unlearned_ms = rules.unlearned_ms if exposed[point.partition] != 0 else 0
         series.interval_ms[slot] = learned(series.interval_ms[slot], gap_ms, unlearned_ms)
         series.gap_ms[slot] = learned(series.gap_ms[slot], gap_ms, gap_ms)
         note_gap(series, slot, gap_ms)
-        if series.held_ms[slot] == WITHDRAWN and not has_left:
+        if series.held_ms[slot] == WITHDRAWN:
             series.held_ms[slot] = 0
             changes += 1
-    elif tables.growth[origin.partition] != UNCHANGED:
-        series.held_ms[slot] = max(origin.append_ms, 1)
-    series.append_ms[slot] = max(origin.append_ms, series.append_ms[slot])
-    series.start_ns[slot], series.time_ns[slot] = when
+    elif tables.growth[point.partition] != UNCHANGED:
+        series.held_ms[slot] = max(point.append_ms, 1)
+    series.append_ms[slot] = max(point.append_ms, series.append_ms[slot])
+    series.start_ns[slot], series.time_ns[slot], series.flags[slot] = point.start_ns, point.time_ns, point.ahead
     return changes
 
 
 @inlined
-def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: PointRules) -> int:
-    """Call `judge`, and record that producer and writer are alive unless the point was refused as a second writer's.
+def note(tables: Tables, wire: int, point: Arrival, verdict: int) -> None:
+    """Note that a point's producer and writer are alive, whose clock is ahead, and signs of a shared identity.
 
-    Signs that two producers share an identity are counted here and in `note_key`.
+    A point that was refused as a second writer's, or whose series has no slot, shows no life of the series' writer.
+    Further signs are counted in `note_key` and `note_host`.
     """
-    verdict = judge(tables, wire, slot, origin, when, rules)
     producers, producer, writer = tables.producers, tables.wires.producer[wire], tables.wires.writer[wire]
+    slot = tables.wires.slot[wire]
+    if slot < 0:
+        return
+    if point.ahead:
+        producers.ahead[producer] += 1
     if verdict == SECOND_WRITER:
         owner = tables.series.writer[slot]
         if owner != OWN:
             producers.conflicts[producer, BY_START_TIME if owner == writer else BY_RESOURCE] += 1
-        return verdict
-    time_ns = clamp(when[1], origin.append_ms, rules.tolerance_ns)
-    note_append(tables, writer, producer, origin, time_ns)
-    note_producer(producers, producer, origin, time_ns)
-    return verdict
+        return
+    note_append(tables, writer, producer, point)
+    note_producer(producers, producer, point)

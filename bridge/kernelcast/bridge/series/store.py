@@ -14,11 +14,11 @@ from kernelcast.bridge.inputs import IdentitySource
 from kernelcast.bridge.pages.layout import Layouts, StoreSnapshot
 from kernelcast.bridge.pages.view import ALL, SeriesView
 from kernelcast.bridge.partitions.outages import NO_OUTAGES, Growth, OutageRows
+from kernelcast.bridge.series.arrival import Tables
 from kernelcast.bridge.series.expiry import outlived
 from kernelcast.bridge.series.heartbeats import Heartbeats
 from kernelcast.bridge.series.held import Hold, release, withdraw
 from kernelcast.bridge.series.histograms import bounds_and_words, store_histograms
-from kernelcast.bridge.series.judgement import Tables
 from kernelcast.bridge.series.kept_exemplars import KeptExemplars
 from kernelcast.bridge.series.numbers import store_numbers
 from kernelcast.bridge.series.occupancy import Occupancy, states_of
@@ -29,7 +29,6 @@ from kernelcast.bridge.tables.columns import (
     FREE,
     MEMBERSHIP,
     NAME_CONFLICT,
-    OTHER_REPLICA,
     OWN,
     STORED,
     UNCHANGED,
@@ -40,8 +39,7 @@ from kernelcast.bridge.tables.columns import (
     PointRules,
     UInt8Array,
 )
-from kernelcast.bridge.tables.hashing import Share
-from kernelcast.bridge.tables.points import HistogramPoints, NumberPoints, histogram_points, number_points
+from kernelcast.bridge.tables.points import HistogramPoints, histogram_points, number_points
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER, Conflicts, ProducerIndex, ProducerRules, Producers
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots
 from kernelcast.bridge.tables.writers import Writers
@@ -54,7 +52,7 @@ NEW_SERIES_PER_LOCK: Final = 4000
 MAX_HEARTBEAT_BATCHES: Final = 10
 """Batches of new producers per call of `judge_producers`; series of further ones are added at the next call."""
 
-DEFAULT_RULES: Final = PointRules(tolerance_ns=10_000_000_000, takeover_ms=60_000)
+DEFAULT_RULES: Final = PointRules(takeover_ms=60_000)
 
 Forgotten = list[tuple[IdentitySource, Int32Array]]
 """By input, the series numbers that it may forget."""
@@ -75,7 +73,6 @@ class SeriesStore:
         rules: PointRules = DEFAULT_RULES,
         reserved: frozenset[str] = frozenset(),
         translator: Translator | None = None,
-        share: Share | None = None,
         producers: ProducerRules | None = None,
     ) -> None:
         """Make an empty store.
@@ -85,13 +82,12 @@ class SeriesStore:
             rules: Rules for accepting points and expiring series.
             reserved: Sample names that no series may have, because metrics of this process have them.
             translator: Translates OTLP identities to families and labels; None for default settings.
-            share: The series that this replica keeps, if replicas share them; None keeps all.
             producers: Rules for the series about producers (`up`, age, `target_info`); None makes no such series.
         """
         self._rules = rules
         self._translator = translator or Translator()
         self._lock = threading.Lock()
-        self._slots = Slots(limits, reserved, share)
+        self._slots = Slots(limits, reserved)
         self._writers = Writers()
         self._wires: dict[int, Wires] = {}
         self._exposed: UInt8Array = np.zeros(16, np.uint8)
@@ -115,16 +111,11 @@ class SeriesStore:
         Returns:
             Shape (COUNTS,): number of points by outcome.
         """
+        numbers, histograms = number_points(decoded.numbers), histogram_points(decoded.histograms)
+        wires = self._admitted(source, (numbers.series, histograms.series), messages)
         counts: Int64Array = np.zeros(COUNTS, np.int64)
-        numbers = number_points(decoded.numbers)
-        histograms = histogram_points(decoded.histograms)
-        wires = self._wires_of(source)
-        self._make_room(wires, numbers, histograms, messages)
-        self._admit_unknown(wires, numbers.series)
-        self._admit_unknown(wires, histograms.series)
         with self._lock:
-            if len(numbers.series):
-                store_numbers(self._tables(wires), numbers, messages, self._rules, counts)
+            store_numbers(self._tables(wires), numbers, messages, self._rules, counts)
             self._store_histograms(wires, histograms, messages, counts)
             self._exemplars.note(decoded, messages, wires.columns, self._slots)
             announced = self._heartbeats is not None and self._heartbeats.announce()
@@ -254,10 +245,20 @@ class SeriesStore:
             if not heartbeats.has_more:
                 return
 
+    def are_refused(self, numbers: Int32Array, source: IdentitySource, reason: int) -> BoolArray:
+        """Return a mask: True for each of an input's series numbers that is refused for a reason of `columns`."""
+        refused: BoolArray = self._wires[id(source)].columns.slot[numbers] == -reason
+        return refused
+
     def take_conflicts(self) -> Conflicts:
         """Return the signs since the last call that live producers share an identity."""
         with self._lock:
             return self.producers.take_conflicts()
+
+    def take_ahead(self) -> list[tuple[tuple[str, str], int]]:
+        """Return by job and instance the number of points since the last call that lay in the future."""
+        with self._lock:
+            return self.producers.take_ahead()
 
     def occupancy(self) -> Occupancy:
         """Return the use of the limits, and the numbers of series refused by limits and conflicts."""
@@ -298,33 +299,23 @@ class SeriesStore:
             self._exposed = np.concatenate([self._exposed, more])
             self._growth = np.concatenate([self._growth, more])
 
-    def _wires_of(self, source: IdentitySource) -> Wires:
-        wires = self._wires.get(id(source))
-        if wires is None:
-            with self._lock:
-                wires = self._wires[id(source)] = Wires(source)
-        return wires
-
     def _tables(self, wires: Wires) -> Tables:
         producers, writers = self.producers.columns, self._writers.columns
         return Tables(self._slots.series, wires.columns, producers, writers, self._exposed, self._growth)
 
-    def _make_room(
-        self, wires: Wires, numbers: NumberPoints, histograms: HistogramPoints, messages: MessageColumns
-    ) -> None:
-        highest = max((int(c.max()) for c in (numbers.series, histograms.series) if len(c)), default=-1)
+    def _admitted(self, source: IdentitySource, columns: Sequence[Int32Array], messages: MessageColumns) -> Wires:
+        """Return an input's series numbers, each of some points' with a slot or the reason why it has none."""
         with self._lock:
-            wires.make_room(highest)
-            if len(messages.partition):
-                self._ensure_partitions(int(messages.partition.max()) + 1)
-
-    def _admit_unknown(self, wires: Wires, numbers: Int32Array) -> None:
-        unknown = wires.unknown(numbers)
-        for begin in range(0, len(unknown), NEW_SERIES_PER_LOCK):
-            chunk = unknown[begin : begin + NEW_SERIES_PER_LOCK]
-            arrivals = wires.arrivals(chunk, self._translator)
-            with self._lock:
-                self._admit(wires, chunk, arrivals)
+            wires = self._wires.get(id(source)) or self._wires.setdefault(id(source), Wires(source))
+            wires.make_room(max((int(column.max()) for column in columns if len(column)), default=-1))
+            self._ensure_partitions(int(messages.partition.max(initial=-1)) + 1)
+        for unknown in map(wires.unknown, columns):
+            for begin in range(0, len(unknown), NEW_SERIES_PER_LOCK):
+                chunk = unknown[begin : begin + NEW_SERIES_PER_LOCK]
+                arrivals = wires.arrivals(chunk, self._translator)
+                with self._lock:
+                    self._admit(wires, chunk, arrivals)
+        return wires
 
     def _admit(self, wires: Wires, numbers: Int32Array, arrivals: NewSeries) -> None:
         """Assign slots to new series numbers, or record the reason for refusal."""
@@ -345,9 +336,8 @@ class SeriesStore:
         columns.writer[placed] = writers[origin]
         columns.producer[placed] = producers[origin]
         columns.cumulative[placed] = np.array([heading.cumulative for heading in arrivals.headings])[arrivals.heading]
-        columns.totals[placed] = np.array([heading.totals for heading in arrivals.headings])[arrivals.heading]
         if self._heartbeats is not None:
-            kept = np.unique(origin[(slots >= 0) | (slots == -OTHER_REPLICA)]).tolist()
+            kept = np.unique(origin[slots >= 0]).tolist()
             for i in kept:
                 self._heartbeats.targets.note(int(producers[i]), int(writers[i]), arrivals.origins[i].target)
 

@@ -58,7 +58,6 @@ class NewSeries:
                 place.unit,
                 place.part_of,
                 place.cumulative,
-                place.totals,
                 place.source,
             )
             origin = SeriesOrigin(place.writer, place.producer, place.target, place.host)

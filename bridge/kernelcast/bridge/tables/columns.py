@@ -24,6 +24,9 @@ INTEGER: Final = 1
 HAS_SUM: Final = 4
 """Flag of a histogram's slot: `value` is the sum of its observations."""
 
+AHEAD: Final = 16
+"""Flag of a point, and of the slot that holds it: its producer's clock is ahead, and it is shown at its append time."""
+
 OWN: Final = -1
 """Writer of a slot that the bridge itself writes."""
 
@@ -47,7 +50,7 @@ UNKNOWN: Final = 1
 WIRE_ONLY: Final = 2
 """The catalogue marks the metric for the wire only."""
 TEMPORALITY: Final = 3
-"""A sum or histogram without temporality; where remote write is pushed, also a delta series."""
+"""A sum or histogram without temporality."""
 TYPE_CONFLICT: Final = 4
 """A metric of another kind has its name."""
 SERIES_LIMIT: Final = 5
@@ -64,19 +67,17 @@ SECOND_WRITER: Final = 10
 """Another live writer owns the series."""
 MALFORMED_HISTOGRAM: Final = 11
 """Its buckets do not add up to its count, or its bounds do not rise."""
-OTHER_REPLICA: Final = 12
-"""Not an error: another replica keeps this series."""
-PRODUCER_LIMIT: Final = 13
+PRODUCER_LIMIT: Final = 12
 """With it, the lines of its producer would exceed their limit."""
-NAME_CONFLICT: Final = 14
+NAME_CONFLICT: Final = 13
 """Another metric, with another name on the wire, has its name and labels; see `metric_names`."""
+DELTA: Final = 14
+"""A sum or histogram of differences; its message goes to the dead letters."""
 OUTCOMES: Final = 15
 """Number of outcomes; the codes from here on count in addition to one."""
-CLAMPED: Final = 15
-"""Counted in addition to the outcome: the point's time was too far in the future and was set to its append time."""
-MEMBERSHIP: Final = 16
+MEMBERSHIP: Final = 15
 """Greater than 0 if the set of exposed series has changed."""
-COUNTS: Final = 17
+COUNTS: Final = 16
 """Length of arrays of counts."""
 
 # Growth state of a partition.
@@ -97,7 +98,7 @@ BY_KEY: Final = 2
 BY_HOST: Final = 3
 """A producer returned to the host that it came from before the last one."""
 SIGNS: Final = ("resource", "start_time", "key", "host")
-"""Values of the label `sign`, indexed by the numbers above; `delta` adds `overlap`."""
+"""Values of the label `sign`, indexed by the numbers above."""
 
 DISCARD_CAUSES: Final = {
     WIRE_ONLY: "wire_only",
@@ -112,6 +113,7 @@ DISCARD_CAUSES: Final = {
     MALFORMED_HISTOGRAM: "malformed_histogram",
     PRODUCER_LIMIT: "producer_limit",
     NAME_CONFLICT: "name_conflict",
+    DELTA: "delta",
 }
 """Values of the label `cause` of the counter of discarded points."""
 
@@ -123,7 +125,7 @@ class SeriesColumns(NamedTuple):
         value: float64; of a histogram, its sum.
         integer: int64, exact value where INTEGER; of a histogram, its count.
         start_ns: Start of the cumulative series, 0 for gauges.
-        time_ns: Event time of the value by its producer's clock, which may be in the future.
+        time_ns: Event time of the value by its producer's clock, which may be ahead.
         offset: Offset of its message.
         append_ms: Broker's append time of that message.
         hashed: Hash of the family's name and the labels, the same in every process.
@@ -143,7 +145,7 @@ class SeriesColumns(NamedTuple):
         family: Number of its family.
         schema: Number of its bounds; NOT_A_HISTOGRAM for other kinds.
         state: FREE, EMPTY, LIVE or ABSENT.
-        flags: INTEGER, HAS_SUM.
+        flags: INTEGER, HAS_SUM, AHEAD.
     """
 
     value: FloatArray
@@ -198,7 +200,6 @@ class WireColumns(NamedTuple):
         writer: Number of its resource and scope.
         producer: Number of its job and instance.
         cumulative: Whether its start time counts.
-        totals: Whether its points are totals of delta points, which `delta` has put in order.
     """
 
     slot: Int32Array
@@ -208,7 +209,6 @@ class WireColumns(NamedTuple):
     writer: Int32Array
     producer: Int32Array
     cumulative: UInt8Array
-    totals: UInt8Array
 
 
 class ProducerColumns(NamedTuple):
@@ -221,6 +221,7 @@ class ProducerColumns(NamedTuple):
         host: Hash of the host of its last point; 0 if it is not known.
         former_host: Hash of the host before that.
         conflicts: Shape (producers, len(SIGNS)): signs of a shared identity, since they were last collected.
+        ahead: Number of its points with the flag AHEAD, since they were last collected.
     """
 
     append_ms: Int64Array
@@ -229,6 +230,7 @@ class ProducerColumns(NamedTuple):
     host: Int32Array
     former_host: Int32Array
     conflicts: Int64Array
+    ahead: Int64Array
 
 
 NEVER: Final = np.iinfo(np.int64).max
@@ -241,7 +243,7 @@ class WriterColumns(NamedTuple):
     Attributes:
         append_ms: Newest append time of its points that were not refused as a second writer's; 0 before the first.
         first_ms: Oldest such append time; NEVER before the first point.
-        time_ns: Newest event time of these points; one in the future counts as the append time.
+        time_ns: Newest time at which one of these points is shown, see `arrival.Arrival`.
         interval_ms: Longest gap between such append times, decreasing with time; 0 before two points.
         host: Hash of the host that its resource names; 0 if it names none.
         partition: Number of the partition of the point with the newest append time.
@@ -275,7 +277,6 @@ class PointRules(NamedTuple):
     """Rules for accepting points and for expiring series.
 
     Attributes:
-        tolerance_ns: How far ahead of its append time an event time may be.
         takeover_ms: Longest time without a point after which another writer takes a series over; see
             `judgement.has_fallen_silent`.
         unlearned_ms: Interval that is assumed before a series' own is known.
@@ -283,7 +284,6 @@ class PointRules(NamedTuple):
         floor_ms: Shortest time after its last point at which a series ends.
     """
 
-    tolerance_ns: int
     takeover_ms: int
     unlearned_ms: int = 60_000
     missed_intervals: int = 5
@@ -312,7 +312,6 @@ def empty_wires(capacity: int) -> WireColumns:
         np.zeros(capacity, np.int32),
         np.zeros(capacity, np.int32),
         np.zeros(capacity, np.uint8),
-        np.zeros(capacity, np.uint8),
     )
 
 
@@ -330,6 +329,7 @@ def empty_producers(capacity: int) -> ProducerColumns:
         np.zeros(capacity, np.int32),
         np.zeros(capacity, np.int32),
         np.zeros((capacity, len(SIGNS)), np.int64),
+        np.zeros(capacity, np.int64),
     )
 
 

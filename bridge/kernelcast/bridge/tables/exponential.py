@@ -8,9 +8,6 @@ scale 0 (base 2), one zero, positive counts 4 in (2, 4] and 5 in (4, 8], in a bl
     word     0     1          2      3       4       5       6       7         8  9
     meaning  scale threshold  zeros  offset  length  offset  length  capacity  counts
     value    0     bits(0.0)  1      1       2       0       0       16        4  5
-
-The running totals of `delta` have the same layout, and their snapshots on Kafka contain the words unchanged. So a
-change of the layout needs a new `delta.snapshot.VERSION`, and a reader of the old one.
 """
 
 from typing import Final

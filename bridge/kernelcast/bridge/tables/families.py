@@ -31,7 +31,6 @@ class Heading(NamedTuple):
         unit: Its unit in Prometheus' words, used if the family is new; empty if it has none.
         part_of: See `Family`.
         cumulative: Whether their start times count.
-        totals: Whether their points are totals of delta points.
         source: Their metric's name on the wire; empty if that is Prometheus' own.
     """
 
@@ -41,7 +40,6 @@ class Heading(NamedTuple):
     unit: str = ""
     part_of: str = ""
     cumulative: bool = False
-    totals: bool = False
     source: str = ""
 
 

@@ -1,15 +1,13 @@
-"""The hash of a series that is equal in every process, and the share of series that a replica keeps by it.
+"""The hash of a series that is equal in every process: it chooses the shard of a page.
 
 Its values must never change: replicas of two versions run side by side during an upgrade.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelcast.bridge.tables.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar.columns import UInt64Array
@@ -193,25 +191,3 @@ def _hash_all(  # noqa: PLR0913, PLR0917  arrays in, arrays out
             _hash_block(texts, lengths, block, scratch.orders, scratch.initial, scratch.work, states)
         for lane in range(min(LANES, len(name) - first)):
             hashes[first + lane] = signed(states[lane])
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Share of one replica; exactly one replica keeps each series.
-
-    Attributes:
-        index: Index of the replica, from 0.
-        count: Number of replicas.
-    """
-
-    index: int
-    count: int
-
-    def keeps(self, hashed: Int64Array) -> NDArray[np.bool_]:
-        """Return a mask of the series that this replica keeps, given their `stable_hash`.
-
-        The lower half of the hash selects the replica. The upper half selects the shard of a page, so that each replica
-        has series in all shards.
-        """
-        kept: NDArray[np.bool_] = hashed % self.count == self.index
-        return kept

@@ -1,4 +1,4 @@
-"""Interning: small numbers for values that many series share: `Writers`, `Producers` and `DeltaProducers` use it."""
+"""Interning: small numbers for values that many series share: `Writers` and `Producers` use it."""
 
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar

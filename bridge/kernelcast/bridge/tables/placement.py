@@ -24,7 +24,6 @@ class Placement:
         target: The resource's other attributes, if they are to appear in `target_info`.
         part_of: Name of the summary whose sums or counts these are; else empty.
         host: Unique id of the host that the resource names; empty if it names none.
-        totals: Whether its points are totals of delta points.
         source: Its metric's name on the wire; empty if that is Prometheus' own.
     """
 
@@ -39,7 +38,6 @@ class Placement:
     target: Attributes = ()
     part_of: str = ""
     host: str = ""
-    totals: bool = False
     source: str = ""
 
 

@@ -1,7 +1,4 @@
-"""Decoded points as input of the store's compiled functions: tuples of arrays, times as int64.
-
-A time beyond int64 appears as a negative number, which counts as the future.
-"""
+"""Decoded points as input of the store's compiled functions: tuples of arrays, times as int64."""
 
 from typing import Any, NamedTuple
 

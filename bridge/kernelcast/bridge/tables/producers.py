@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.tables.columns import (
     METRIC_LIMIT,
-    OTHER_REPLICA,
     PRODUCER_LIMIT,
     SERIES_LIMIT,
     SIGNS,
@@ -130,7 +129,7 @@ class Producers:
         self.columns.append_ms[gone] = 0
         self.columns.time_ns[gone] = 0
         self.columns.partition[gone] = -1
-        for column in (self.columns.host, self.columns.former_host, self.columns.conflicts):
+        for column in (self.columns.host, self.columns.former_host, self.columns.conflicts, self.columns.ahead):
             column[gone] = 0
         return gone
 
@@ -147,6 +146,14 @@ class Producers:
             named = [*named[:MAX_COLLECTED], (OTHERS, rest)]
         conflicts[rows] = 0
         return [(name, dict(zip(SIGNS, signs, strict=True))) for name, signs in named]
+
+    def take_ahead(self) -> list[tuple[tuple[str, str], int]]:
+        """Return by job and instance the number of points with the flag AHEAD since the last call."""
+        rows = np.flatnonzero(self.columns.ahead[: self.used])
+        counts = self.columns.ahead[rows].tolist()
+        self.columns.ahead[rows] = 0
+        named = [(self._names[row], count) for row, count in zip(rows.tolist()[:MAX_COLLECTED], counts, strict=False)]
+        return [*named, (OTHERS, sum(counts[MAX_COLLECTED:]))]
 
     def survey(self, wires: WireColumns, survey: ProducerIndex) -> None:
         """Add an input's series numbers to a summary, including refused series."""
@@ -168,7 +175,7 @@ def _fill_index(wires: WireColumns, producers: ProducerColumns, alive: UInt8Arra
             refused[producer, 1] += 1
         elif slot == -PRODUCER_LIMIT:
             refused[producer, 2] += 1
-        elif slot >= 0 or slot == -OTHER_REPLICA:
+        elif slot >= 0:
             alive[wire_writers[i]] = 1
         if wire_appends[i] > appends[producer] or partitions[producer] < 0:
             appends[producer] = max(appends[producer], wire_appends[i])

@@ -16,7 +16,6 @@ from kernelcast.bridge.tables.columns import (
     METRIC_LIMIT,
     NO_KEY,
     NOT_A_HISTOGRAM,
-    OTHER_REPLICA,
     OWN,
     PRODUCER_LIMIT,
     SERIES_LIMIT,
@@ -31,7 +30,7 @@ from kernelcast.bridge.tables.columns import (
 )
 from kernelcast.bridge.tables.exponential import CAPACITY_WORD
 from kernelcast.bridge.tables.families import Families, Family, Heading
-from kernelcast.bridge.tables.hashing import Share, stable_hashes
+from kernelcast.bridge.tables.hashing import stable_hashes
 from kernelcast.bridge.tables.labels import LabelIndex
 from kernelcast.bridge.tables.metric_names import MetricNames
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
@@ -77,8 +76,7 @@ class Slots:
         renamed: Slots whose series went to another metric at the last `admit`.
     """
 
-    def __init__(self, limits: SeriesLimits, reserved: frozenset[str], share: Share | None = None) -> None:
-        self._share = share
+    def __init__(self, limits: SeriesLimits, reserved: frozenset[str]) -> None:
         self.limits = limits
         self._free: list[int] = []
         self.series = empty_series(1024)
@@ -104,12 +102,10 @@ class Slots:
             -SERIES_LIMIT, which is the reason why the series has none.
         """
         hashed = arrivals.hashes()
-        slots: Int32Array = np.full(len(hashed), -OTHER_REPLICA, np.int32)
+        slots: Int32Array = np.full(len(hashed), -TYPE_CONFLICT, np.int32)
         self.renamed = self.renamed[:0]
-        rows = np.arange(len(hashed)) if self._share is None else np.flatnonzero(self._share.keeps(hashed))
-        numbers = self._families_of(arrivals, arrivals.heading[rows])[arrivals.heading[rows]]
-        slots[rows] = -TYPE_CONFLICT
-        rows, numbers = rows[numbers >= 0], numbers[numbers >= 0]
+        numbers = self._families_of(arrivals, arrivals.heading)[arrivals.heading]
+        rows, numbers = np.flatnonzero(numbers >= 0), numbers[numbers >= 0]
         if not len(rows):
             return slots
         lines = np.array([_least_lines(heading.kind) for heading in arrivals.headings])[arrivals.heading[rows]]
@@ -130,25 +126,20 @@ class Slots:
 
         Returns:
             Shape (n,): a new slot, or the one that this series of the bridge already has. For a series that gets none,
-            the negative of the reason: -TYPE_CONFLICT if another series has the name and labels, -OTHER_REPLICA if
-            another replica keeps it.
+            -TYPE_CONFLICT, because another series has the name and labels.
         """
         distinct = {text: i for i, text in enumerate(dict.fromkeys(labels))}
         texts, label_set = list(distinct), np.array([distinct[text] for text in labels], np.int32)
         hashed = stable_hashes([heading.name], np.zeros(len(labels), np.int32), texts, label_set)
-        slots: Int32Array = np.full(len(labels), -OTHER_REPLICA, np.int32)
-        rows = np.arange(len(labels)) if self._share is None else np.flatnonzero(self._share.keeps(hashed))
-        if not len(rows):
-            return slots
-        family = self.families.admit(heading, own=True, series=len(rows))
-        slots[rows] = -TYPE_CONFLICT
+        slots: Int32Array = np.full(len(labels), -TYPE_CONFLICT, np.int32)
+        family = self.families.admit(heading, own=True, series=len(labels)) if labels else None
         if family is None:
             return slots
-        numbers = np.full(len(rows), family.number, np.int32)
-        asked = SlotRequests(hashed[rows], numbers, label_set[rows], producers[rows], np.ones(len(rows), np.int64))
+        numbers = np.full(len(labels), family.number, np.int32)
+        asked = SlotRequests(hashed, numbers, label_set, producers, np.ones(len(labels), np.int64))
         found = self._admit(asked, texts, OWN)
-        mine = (self.series.writer[found] == OWN) & (self.series.producer[found] == producers[rows])
-        slots[rows[mine]] = found[mine]
+        mine = (self.series.writer[found] == OWN) & (self.series.producer[found] == producers)
+        slots[mine] = found[mine]
         return slots
 
     def rebound(self, slot: int, bounds: FloatArray | None, words: int) -> int:
@@ -229,7 +220,7 @@ class Slots:
 
         Args:
             arrivals: The series and their headings.
-            heading: Index of the heading of each series that this replica keeps.
+            heading: Index of the heading of each series.
         """
         numbers: Int32Array = np.full(len(arrivals.headings), -1, np.int32)
         counts = np.bincount(heading, minlength=len(numbers)).tolist()

@@ -1,16 +1,15 @@
 """Translates a series' wire identity to its family and labels on `/metrics`.
 
 The catalogue's names, kinds and help win over a producer's claims; everything else follows
-opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. Points of delta series are converted to
-running totals before they are stored (see `delta`), so both temporalities are treated alike. A sum or histogram without
-a temporality is refused.
+opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. A sum or histogram of differences, or without
+a temporality, is refused.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
+from kernelcast.bridge.tables.columns import DELTA, LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
 from kernelcast.bridge.tables.families import HISTOGRAM_SUFFIXES, Heading
 from kernelcast.bridge.tables.placement import Placement, SeriesOrigin
 from kernelcast.bridge.tables.schemas import bound_text
@@ -89,7 +88,7 @@ class _Family:
 
 
 class Translator:
-    """Places series by the settings. The store and the push members share one; any thread may use it."""
+    """Places series by the settings; any thread may use it."""
 
     def __init__(self, settings: TranslationSettings | None = None) -> None:
         """Use these settings, or the defaults."""
@@ -113,23 +112,20 @@ class Translator:
         labels = self.renderer(identity.resource, scope, named.style)(identity.attributes)
         if labels is None:
             return LABELS_TOO_LONG
-        name, kind, text, unit, part_of, cumulative, totals, source = named.heading
+        name, kind, text, unit, part_of, cumulative, source = named.heading
         writer, producer, target, host = self.origin(identity.resource, scope, named.style)
-        return Placement(
-            name, kind, text, labels, cumulative, writer, unit, producer, target, part_of, host, totals, source
-        )
+        return Placement(name, kind, text, labels, cumulative, writer, unit, producer, target, part_of, host, source)
 
     def named(self, metric: MetricIdentity | SeriesIdentity) -> NamedFamily | int:
         """Return the family of a metric's series, or the reason why they are not stored."""
         family = self._family(metric.name, metric.unit, metric.type, metric.monotonic)
         if isinstance(family, int):
             return family
-        if metric.type in _WITH_TEMPORALITY and metric.temporality is Temporality.UNSPECIFIED:
-            return TEMPORALITY
+        if metric.type in _WITH_TEMPORALITY and metric.temporality is not Temporality.CUMULATIVE:
+            return DELTA if metric.temporality is Temporality.DELTA else TEMPORALITY
         cumulative = metric.type is not PointType.GAUGE
-        totals = metric.temporality is Temporality.DELTA
         text = family.help or metric.description
-        heading = Heading(family.name, family.kind, text, family.unit, "", cumulative, totals, metric.name)
+        heading = Heading(family.name, family.kind, text, family.unit, "", cumulative, metric.name)
         quantile = b""
         suffix = _PARTS.get(metric.part)
         if suffix:

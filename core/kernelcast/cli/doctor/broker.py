@@ -15,6 +15,10 @@ from kernelcast.wire.topics import STATE, TOPICS
 
 MAX_SKEW_SECONDS: Final = 2.0
 """Difference of the clocks up to which event times and append times can be compared."""
+REMEDY: Final = (
+    "check --kafka.bootstrap-servers, kafka.properties and the network; a node without Kafka: kernelcast doctor "
+    "--kafka off"
+)
 _CLOCK_TIMEOUT_SECONDS: Final = 10.0
 
 
@@ -36,7 +40,7 @@ def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Chec
         yield CheckResult("kafka", CheckLevel.FAIL, f"{error}", "correct kafka.properties", wrong_settings=True)
         return
     except KernelcastError as error:
-        yield fail("kafka", f"{error}", "check --kafka.bootstrap-servers, kafka.properties and the network")
+        yield fail("kafka", f"{error}", REMEDY)
         return
     yield ok("kafka", f"{settings.bootstrap_servers} answers" + ("" if administrates else " (no administration)"))
     yield from check_topics(found)

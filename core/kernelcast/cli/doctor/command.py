@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from kernelcast.cli.doctor import broker, gpu, node, rows, software, surroundings
-from kernelcast.cli.doctor.finding import CheckLevel, CheckResult
+from kernelcast.cli.doctor.finding import CheckLevel, CheckResult, ok
 from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import DoctorSettings, NodeSettings
 from kernelcast.runtime.command import command
@@ -30,11 +30,15 @@ _STYLES: Final = {CheckLevel.OK: "green", CheckLevel.WARN: "yellow", CheckLevel.
 
 
 @command
-def doctor(
+def doctor(  # noqa: PLR0913  its options
     *,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")] = None,
     bootstrap_servers: Annotated[
         str | None, typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.")
+    ] = None,
+    to_kafka: Annotated[
+        str | None,
+        typer.Option("--kafka", metavar="on|off", help="Whether the exporter writes to Kafka, as its own option."),
     ] = None,
     web_config_file: Annotated[
         Path | None, typer.Option("--web.config.file", metavar="FILE", help="Web configuration file to check.")
@@ -51,7 +55,7 @@ def doctor(
     """Check this machine and say what to do; exits with 1 if something will not work, with 2 if Kafka refuses us."""
     flags = {"kafka.bootstrap_servers": bootstrap_servers}
     kafka = load("doctor", DoctorSettings, path=config, flags=flags, environ=os.environ).kafka
-    own = {"socket_path": str(socket) if socket is not None else None}
+    own = {"socket_path": str(socket) if socket is not None else None, "to_kafka": to_kafka}
     node_settings = load("exporter", NodeSettings, path=config, flags=own, environ=os.environ)
 
     def checks() -> Iterator[CheckResult]:
@@ -60,7 +64,10 @@ def doctor(
         yield from within(gpu.check_gpu, name="nvml")
         yield from within(rows.check_rows, name="nvml rows")
         yield from gpu.check_cupti()
-        yield from broker.check_broker(kafka, probe_clock=probe_clock)
+        if node_settings.to_kafka:
+            yield from broker.check_broker(kafka, probe_clock=probe_clock)
+        else:
+            yield ok("kafka", "is not used: the exporter's to_kafka is off")
         yield from _check_node(node_settings)
         yield from node.check_web_config(web_config_file)
         yield from software.check_tools()

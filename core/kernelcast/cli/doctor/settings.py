@@ -33,6 +33,7 @@ class NodeSettings(Section):
 
     model_config = ConfigDict(extra="ignore")
 
+    to_kafka: bool = True
     socket_path: Path = DEFAULT_SOCKET
     state_directory: Path | None = Path("/var/lib/kernelcast/exporter")
     spool: SpoolPlace = SpoolPlace()

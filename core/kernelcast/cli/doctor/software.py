@@ -15,7 +15,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "exporter": ("confluent_kafka", "pynvml"),
         "replay": ("confluent_kafka", "numpy", "pynvml"),
-        "bridge": ("confluent_kafka", "httpx", "numba", "opentelemetry"),
+        "bridge": ("confluent_kafka", "cramjam", "numba", "opentelemetry"),
         "predictor": ("confluent_kafka", "numba", "opentelemetry", "pandas", "statsmodels"),
         "grafana": ("grafanalib", "yaml"),
     }

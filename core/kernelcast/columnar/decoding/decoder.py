@@ -13,7 +13,7 @@ from kernelcast.columnar.columns import Decoded, Int32Array, UInt8Array
 from kernelcast.columnar.decoding import foreign, refusals, tables
 from kernelcast.columnar.decoding.identities import Identities
 from kernelcast.columnar.decoding.limits import DecoderLimits
-from kernelcast.columnar.series import PointType, SeriesIdentity, SharedIdentities, Temporality
+from kernelcast.columnar.series import SeriesIdentity, SharedIdentities
 from kernelcast.columnar.walk import entries
 from kernelcast.columnar.walk.layout import (
     CONTROL_SLOTS,
@@ -32,7 +32,7 @@ from kernelcast.columnar.walk.layout import (
     MessageStatus,
     WalkState,
 )
-from kernelcast.columnar.walk.lookup import METRIC_KEY_HEADER, METRIC_KEY_TEMPORALITY, QUANTILE_BYTES
+from kernelcast.columnar.walk.lookup import METRIC_KEY_HEADER, QUANTILE_BYTES
 from kernelcast.wire.errors import DecodeError
 
 CHUNK_BYTES = 1024 * 1024
@@ -133,21 +133,6 @@ class Decoder:
             KeyError: A number is not in use.
         """
         return self._identities.shared_identities(self._state, numbers)
-
-    def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
-        """Return a mask of the series of the last batch with delta temporality; parses nothing.
-
-        Args:
-            numbers: Shape (k,), int32.
-
-        Returns:
-            Shape (k,).
-        """
-        series, contexts = self._state.series, self._state.contexts
-        metrics = contexts.entries["offset"][series.entries["parent"][numbers]]
-        found: NDArray[np.bool_] = contexts.arena[metrics + METRIC_KEY_TEMPORALITY] == Temporality.DELTA
-        found &= contexts.arena[metrics] != PointType.SUMMARY  # whose keys have their part there
-        return found
 
     def forget(self, numbers: Int32Array) -> None:
         """Free series numbers; they may be used for other series. Numbers that are not in use are ignored.

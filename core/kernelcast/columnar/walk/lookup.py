@@ -50,8 +50,6 @@ METRIC_KEY_HEADER = 11
     07 02 01  04 00 00 00  01 00 00 00  68 69 74 73  31
     type, temporality, monotonic; lengths of name and unit; name; unit; schema URL
 """
-METRIC_KEY_TEMPORALITY = 1
-"""Index of the temporality in a key."""
 
 SUMMARY_TYPE = 11
 """`series.PointType.SUMMARY`. A summary has one key for each of its parts; the byte of the temporality is the part."""

@@ -242,7 +242,8 @@ def apply_topics(
         topics: The topics of the contract.
         replication_factor: Replicas of newly created topics; None takes 3, or one for each of fewer brokers, but at
             least the brokers' own default.
-        partitions: Partitions of newly created topics; None uses each topic's own number.
+        partitions: Partitions of the topics that may have any number; None uses each topic's own for new ones, and
+            accepts what is there.
         clock: Measures the wait until topics are visible.
 
     Returns:
@@ -263,7 +264,7 @@ def apply_topics(
         _alter_to_contract(admin, topic, state, partitions)
         if (state := present.get(topic.name)) is not None
         else admin.create(
-            topic, partitions=partitions or topic.partitions, replication_factor=replication_factor, remark=remark
+            topic, partitions=_wanted(topic, partitions), replication_factor=replication_factor, remark=remark
         )
         for topic in topics
     ]
@@ -296,14 +297,21 @@ def _alter_to_contract(admin: Admin, topic: Topic, state: TopicState, partitions
         except BrokerError as error:
             return TopicChange(topic.name, TopicResult.FAILED, remark=str(error))
     done = ", ".join(f"set {one.setting} to {one.wanted} (was {one.found or 'not set'})" for one in differing)
-    wanted = partitions or topic.partitions
-    if state.partitions != wanted:
+    wanted = _wanted(topic, partitions)
+    is_chosen = topic.partitions == 1 or partitions is not None
+    if is_chosen and state.partitions != wanted:
+        accept = f", or say --partitions {state.partitions}" if topic.partitions > 1 else ""
         remark = (
             f"{state.partitions} partitions, should be {wanted}; changing that would move keys and split "
-            f"series, so stop the writers, delete the topic and apply again, or say --partitions {state.partitions}"
+            f"series, so stop the writers, delete the topic and apply again{accept}"
         )
         return TopicChange(topic.name, TopicResult.DIFFERS, done, remark)
     return TopicChange(topic.name, TopicResult.ALTERED if differing else TopicResult.UNCHANGED, done)
+
+
+def _wanted(topic: Topic, partitions: int | None) -> int:
+    """Return the number of partitions; a topic of one keeps its messages in one sequence, whatever was asked for."""
+    return topic.partitions if topic.partitions == 1 or partitions is None else partitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,10 +105,12 @@ class Producer:
         self._lock = threading.Lock()
         self._known: set[str] = set()  # topics whose counters exist
         # The newest error of the connection; an access error (TLS, login) stays, because librdkafka reports "all
-        # brokers down" after it, which says less. Both end with the next acknowledgement.
+        # brokers down" after it, which says less. Both end with the next acknowledgement, or when
+        # librdkafka no longer reports them.
         self._connection_error = self._access_error = ""
         self._topic_errors = TopicErrors()
         self._connection, self._down_at_seconds = ConnectionErrors(), -math.inf
+        self._reported_at_seconds = -math.inf
         self._settings, self._client_id, self._make = settings, client_id, client
         self._properties = properties
         self.sent = self.acknowledged = self.failed = self.refused = self.dropped = 0
@@ -185,9 +187,11 @@ class Producer:
         """Whether Kafka accepts our messages, as far as known; a readiness check for the web server.
 
         A topic that refuses messages fails the check until Kafka has confirmed another message of it; see
-        `TopicErrors`.
+        `TopicErrors`. librdkafka reports a connection that stays away every 30 s at the latest; without messages,
+        silence for longer is the only sign that it is back.
         """
-        trouble = self._connection_error or self._topic_errors.text()
+        is_reported = time.monotonic() - self._reported_at_seconds <= OUTAGE_SECONDS
+        trouble = (self._connection_error if is_reported else "") or self._topic_errors.text()
         return not trouble, trouble
 
     def __len__(self) -> int:
@@ -256,6 +260,7 @@ class Producer:
 
     def _on_error(self, error: KafkaError) -> None:
         self._connection.note(error)
+        self._reported_at_seconds = time.monotonic()
         code = error.code()
         if code == KafkaError._AUTHENTICATION:  # noqa: SLF001 - how librdkafka names its local errors
             self._connection_error = self._access_error = f"Kafka refuses our credentials: {error.str()}"

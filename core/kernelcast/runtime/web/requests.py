@@ -18,10 +18,11 @@ class SameServerCredentials(urllib.request.HTTPRedirectHandler):
     """Follows redirects; another server, such as that of a login page, does not get the credentials."""
 
     def redirect_request(self, req: urllib.request.Request, *answer: Any) -> urllib.request.Request | None:
-        """Return the next request, without `Authorization` if scheme, host or port differ."""
+        """Return the next request, without credentials and tenant if scheme, host or port differ."""
         following = super().redirect_request(req, *answer)
         if following is not None and _server(following) != _server(req):
-            following.remove_header("Authorization")
+            for name in ("Authorization", "X-scope-orgid"):  # urllib writes names so
+                following.remove_header(name)
         return following
 
 

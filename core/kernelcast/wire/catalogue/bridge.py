@@ -25,23 +25,30 @@ def _histogram(name: str, help: str, *labels: str) -> Metric:  # noqa: A002  the
 MESSAGES: Final = _counter("messages", "Messages read from Kafka.", "topic")
 FORMATS: Final = _counter(
     "messages_by_format",
-    "Messages by the format they were read as: otlp_proto, otlp_json, remote_write, prometheus, influx, json, unknown.",
+    "Messages by the format they were read as: otlp_proto, otlp_json, remote_write, prometheus, influx, json, unknown, "
+    "or one of the site's own.",
     "topic",
     "format",
 )
 POINTS: Final = _counter("points", "Data points decoded from them.", "topic")
 DISCARDED_POINTS: Final = _counter(
     "discarded_points",
-    "Points that were not stored, by cause: wire_only, temporality, type_conflict, series_limit, metric_limit, "
+    "Points that were not stored, by cause: wire_only, temporality, delta, type_conflict, series_limit, metric_limit, "
     "unnamed, labels_too_long, older, second_writer, malformed_histogram, producer_limit, name_conflict, unsupported.",
     "cause",
 )
-CLAMPED_POINTS: Final = _counter(
-    "clamped_points", "Points whose time lay too far in the future and was set to their append time."
+CLAMPED_POINTS: Final = Metric(
+    "kernelcast_producer_clamped_points_total",
+    Kind.COUNTER,
+    "Points whose time lay further in the future than future_tolerance_seconds, so that they are shown at their append "
+    "time, by producer. Of 100 producers, the others are `other`.",
+    labels=("job", "instance"),
+    source=_BRIDGE,
 )
 DECODE_FAILURES: Final = _counter(
     "decode_failures",
-    "Messages that could not be decoded, by topic and error; they go to the dead letters.",
+    "Messages that could not be decoded, or have delta points (`DeltaError`; their other points are stored), by topic "
+    "and error; they go to the dead letters.",
     "topic",
     "error",
 )
@@ -109,8 +116,8 @@ IDENTITY_CONFLICTS: Final = Metric(
     Kind.COUNTER,
     "Signs that two live producers share one identity (job and instance), by sign. Points refused: resource (another "
     "resource writes the series), start_time (the series began later, yet the point is newer). Counted only: key (a "
-    "series returned to its former message key or partition), host (points come in turn from two hosts), overlap "
-    "(delta points that begin before the last one ended). Of 100 producers, the others are `other`.",
+    "series returned to its former message key or partition), host (points come in turn from two hosts). Of 100 "
+    "producers, the others are `other`.",
     labels=("job", "instance", "sign"),
     source=_BRIDGE,
 )
@@ -151,11 +158,8 @@ SKIPPED_MESSAGES: Final = _counter(
 DEADLETTERS_LEFT: Final = _counter(
     "deadletters_left",
     "Undecodable messages that were not sent to the dead-letter topic, by reason: repeated (they were sent before), "
-    "other_replica (another replica sends them), dead_letter (they are dead letters already).",
+    "dead_letter (they are dead letters already).",
     "reason",
-)
-OTHER_REPLICAS_POINTS: Final = _counter(
-    "other_replicas_points", "Points of series that other replicas keep, in mode sharded."
 )
 OFFSET_RESTARTS: Final = _counter(
     "offset_restarts", "Partitions whose offsets restarted, because their topic was deleted and created again.", "topic"
@@ -195,93 +199,11 @@ SERVED: Final = _histogram(
 )
 SCRAPE_DURATION: Final = _histogram("scrape_encoding_seconds", "Time to encode the series for a scrape.")
 SCRAPE_BYTES: Final = _gauge("scrape_bytes", "Bytes of the last page of series, as sent.")
-DELTA_POINTS: Final = _counter(
-    "delta_points",
-    "Delta points by outcome. In the total: added, first (of its series), gap (something before it is "
-    "missing, or its producer was started again), filled (it came late into a gap), overlap (it begins before the last "
-    "one ended), clock_set (the last one lay in the future), and, with a new start, bounds_changed, overflow. Not in "
-    "the total: replayed (read again after a restart), duplicate, older (too late, its gap is not known), no_value, "
-    "malformed, spread (its series moves between partitions), limit.",
-    "outcome",
-)
-LOST_DELTA_POINTS: Final = Metric(
-    "kernelcast_producer_lost_delta_points_total",
-    Kind.COUNTER,
-    "Delta points that are in no total, by producer and outcome: older (also while the producer's clock is set back), "
-    "malformed, spread, limit. Of 100 producers, the others are `other`.",
-    labels=("job", "instance", "outcome"),
-    source=_BRIDGE,
-)
-DELTA_SERIES: Final = _gauge(
-    "delta_series", "Delta series whose running totals are held, also of series that have ended."
-)
-DELTA_FORGOTTEN_GAPS: Final = _counter(
-    "delta_forgotten_gaps",
-    "Gaps in delta series that were forgotten because there was no room; late points are then refused.",
-)
-DELTA_SNAPSHOTS: Final = _counter(
-    "delta_snapshots", "Snapshots of running totals sent to kernelcast.state, by outcome: written, failed.", "outcome"
-)
-DELTA_SNAPSHOT_BYTES: Final = _counter("delta_snapshot_bytes", "Bytes of these snapshots.")
-DELTA_BEGINNINGS: Final = _counter(
-    "delta_beginnings",
-    "Assigned partitions by the start of their totals: restored (from a snapshot), or 0 because the snapshot was "
-    "missing, too_old, unusable, of other_log (the topic was created again), unread (Kafka did not answer).",
-    "cause",
-)
 ALERTS: Final = _counter(
     "alerts",
     "Alerts that Alertmanager delivered, by outcome: acknowledged by Kafka, unacknowledged (Alertmanager tries again), "
     "refused (not a valid notification).",
     "outcome",
-)
-
-PUSH_REQUESTS: Final = _counter(
-    "push_requests",
-    "Requests to a destination, by outcome: acknowledged, refused (by its answer), retried.",
-    "destination",
-    "outcome",
-)
-PUSH_POINTS: Final = _counter("push_points", "Points that a destination has accepted.", "destination")
-PUSH_MESSAGES: Final = _counter(
-    "push_messages", "Messages whose points a destination has accepted or refused for good.", "destination"
-)
-PUSH_BYTES: Final = _counter("push_sent_bytes", "Bytes of requests that were taken, compressed.", "destination")
-PUSH_RETRIES: Final = _counter(
-    "push_retries",
-    "Requests that must be sent again, by cause: network, throttled (429), server_error (5xx), configuration (a token, "
-    "a path, a receiver that is off).",
-    "destination",
-    "cause",
-)
-PUSH_DISCARDED: Final = _counter(
-    "push_discarded_points",
-    "Points that a destination will not have: left out here (wire_only, temporality, type_conflict, unnamed, "
-    "labels_too_long, malformed_histogram, histogram_without_sum, unsupported, bad_time, same_time), or not taken by "
-    "the receiver (out_of_order, duplicate, too_old, out_of_bounds, too_large, rejected, refused).",
-    "destination",
-    "cause",
-)
-PUSH_UNDECODABLE: Final = _counter(
-    "push_undecodable_messages", "Messages that could not be sent at all, by error.", "destination", "error"
-)
-PUSH_LOST_MESSAGES: Final = _counter(
-    "push_lost_messages", "Messages that Kafka's retention deleted before they were sent.", "destination"
-)
-PUSH_RESTARTS: Final = _counter("push_restarts", "Faults that made a consumer start over.", "destination")
-PUSH_LAG: Final = _gauge(
-    "push_lag_messages", "Messages that a destination has not acknowledged yet.", "destination", "topic", "partition"
-)
-PUSH_LAG_SECONDS: Final = _gauge(
-    "push_lag_seconds", "Age of the oldest message that waits for a destination's acknowledgement.", "destination"
-)
-PUSH_UP: Final = _gauge(
-    "push_up", "1 while the destination answers, 0 since a request had to be retried.", "destination"
-)
-PUSH_LAST_SUCCESS: Final = _gauge(
-    "push_last_success_timestamp_seconds",
-    "Time of the last request that the destination accepted, Unix time.",
-    "destination",
 )
 
 ROWS: Final[tuple[Metric, ...]] = (
@@ -314,7 +236,6 @@ ROWS: Final[tuple[Metric, ...]] = (
     UNKEYED_MESSAGES,
     SKIPPED_MESSAGES,
     DEADLETTERS_LEFT,
-    OTHER_REPLICAS_POINTS,
     OFFSET_RESTARTS,
     PARTITIONS,
     TOPIC_PARTITIONS,
@@ -327,25 +248,5 @@ ROWS: Final[tuple[Metric, ...]] = (
     SERVED,
     SCRAPE_DURATION,
     SCRAPE_BYTES,
-    DELTA_POINTS,
-    LOST_DELTA_POINTS,
-    DELTA_SERIES,
-    DELTA_FORGOTTEN_GAPS,
-    DELTA_SNAPSHOTS,
-    DELTA_SNAPSHOT_BYTES,
-    DELTA_BEGINNINGS,
     ALERTS,
-    PUSH_REQUESTS,
-    PUSH_POINTS,
-    PUSH_MESSAGES,
-    PUSH_BYTES,
-    PUSH_RETRIES,
-    PUSH_DISCARDED,
-    PUSH_UNDECODABLE,
-    PUSH_LOST_MESSAGES,
-    PUSH_RESTARTS,
-    PUSH_LAG,
-    PUSH_LAG_SECONDS,
-    PUSH_UP,
-    PUSH_LAST_SUCCESS,
 )

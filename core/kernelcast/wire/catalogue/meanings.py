@@ -61,6 +61,7 @@ class Meaning:
         own_ratio: Limit as a multiple of the series' own baseline, where nothing else gives one; 0 for none.
         load: Metric whose effect is removed before a trend is estimated; None for none.
         resolution: Step of the gauge, in the metric's unit; 0 for a continuous one.
+        reserved: Whether programs may take nearly all of it at their start, as engines reserve memory.
         settling_seconds: Time after a change of load or process in which a slope has no meaning.
         companions: Metrics of the same GPU that explain its breaches, beside `limit` and `load`.
         other_causes: Causes that companions can give instead of `cause`.
@@ -73,6 +74,7 @@ class Meaning:
     own_ratio: float = 0.0
     load: Metric | None = None
     resolution: float = 0.0
+    reserved: bool = False
     settling_seconds: float = 1500.0
     companions: tuple[Metric, ...] = ()
     other_causes: frozenset[Cause] = frozenset()
@@ -113,7 +115,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             topic=MeaningQuestion.HEAT,
         ),
         device.FB_USED.prometheus_name: Meaning(
-            Cause.MEMORY_LEAK, resolution=2.0, settling_seconds=3600.0, companions=(device.FB_FREE,)
+            Cause.MEMORY_LEAK, resolution=2.0, reserved=True, settling_seconds=3600.0, companions=(device.FB_FREE,)
         ),
         device.GPU_UTIL.prometheus_name: Meaning(Cause.LOAD, resolution=1.0),
         device.POWER_USAGE.prometheus_name: Meaning(

@@ -93,13 +93,39 @@ LAG: Final = _own("lag_messages", Kind.GAUGE, "Messages that wait on Kafka, by t
 SKIPPED: Final = _own(
     "skipped_messages_total", Kind.COUNTER, "Messages skipped because the predictor was too far behind.", "topic"
 )
-FINDINGS: Final = _own(
-    "findings",
+FINDING_LABELS: Final = (
+    *("finding_id", "scope", "rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "kernel"),
+    *("metric", "cause", "state", "urgency"),
+)
+"""Labels of a finding: what it is about, the series that shows it best, and how urgent it is; empty where unknown."""
+FINDING_SINCE: Final = _own(
+    "finding_since_timestamp_seconds",
     Kind.GAUGE,
-    "Findings that last, by cause, severity and state; kernelcast findings list shows them.",
-    "cause",
-    "severity",
-    "state",
+    "Each finding that lasts: when its limit was passed (state passed) or when it began, in Unix time. urgency is "
+    "page, ticket, or held: a page beyond the budget.",
+    *FINDING_LABELS,
+)
+FINDING_VALUE: Final = _own(
+    "finding_value", Kind.GAUGE, "Newest value of the series that shows a finding best, in its unit.", *FINDING_LABELS
+)
+FINDING_LIMIT: Final = _own(
+    "finding_limit",
+    Kind.GAUGE,
+    "Limit or reference of a finding, in the unit of its series; absent where there is none.",
+    *FINDING_LABELS,
+)
+FINDING_EXPECTED: Final = _own(
+    "finding_expected_timestamp_seconds",
+    Kind.GAUGE,
+    "When the limit of a predicted finding will have been reached with the probability in the label, in Unix time; "
+    "absent beyond the horizon.",
+    *FINDING_LABELS,
+    "quantile",
+)
+FINDINGS_TIME: Final = _own(
+    "findings_timestamp_seconds",
+    Kind.GAUGE,
+    "Time up to which findings are known, in Unix time; absent after a start until saved findings are there.",
 )
 FINDINGS_HELD: Final = _own(
     "findings_held", Kind.GAUGE, "Findings whose page is held back because the fleet's budget of pages is spent."
@@ -145,6 +171,75 @@ BASELINES_REFUSED: Final = _own(
     "Shared baselines that were refused: unusable, under another key, from the future, too long, or too many (full).",
     "reason",
 )
+QUERIES: Final = _own(
+    "prometheus_queries_total",
+    Kind.COUNTER,
+    "Queries to Prometheus, without Kafka, by outcome: answered, throttled (429), refused, or unreachable.",
+    "outcome",
+)
+QUERY_SECONDS: Final = _own("prometheus_query_seconds_total", Kind.COUNTER, "Time that Prometheus took for answers.")
+PROMETHEUS_POINTS: Final = _own("prometheus_points_total", Kind.COUNTER, "Points read from Prometheus, without Kafka.")
+READ_TIME: Final = _own(
+    "prometheus_read_timestamp_seconds",
+    Kind.GAUGE,
+    "End of the newest interval read from Prometheus, in Unix time; absent before the first one.",
+)
+MISSED: Final = _own(
+    "prometheus_missed_intervals_total",
+    Kind.COUNTER,
+    "Intervals of single series without a value: Prometheus has no sample (no_sample), or did not answer for longer "
+    "than a window (outage).",
+    "reason",
+)
+REFILLED: Final = _own(
+    "prometheus_refilled_ratio",
+    Kind.GAUGE,
+    "Share of the series whose past was asked for since the start: two days of blocks (days), five weeks of hours.",
+    "part",
+)
+FOREIGN: Final = _own(
+    "prometheus_foreign_series", Kind.GAUGE, "Series under admitted names that name neither a GPU nor a program."
+)
+WITHOUT_LIMIT: Final = _own(
+    "gpus_without_limit",
+    Kind.GAUGE,
+    "GPUs whose slowdown temperature is known to neither their exporter, the settings nor the package, by model.",
+    "modelName",
+)
+CANDIDATE_SINCE: Final = _own(
+    "candidate_since_timestamp_seconds",
+    Kind.GAUGE,
+    "Series that are part of a finding, or wait to be: since when, in Unix time. A predictor without Kafka serves it, "
+    "and reads it back after a restart.",
+    "series",
+    "finding_id",
+    "cause",
+    "state",
+    "severity",
+)
+FINDING_OPENED: Final = _own(
+    "finding_opened_timestamp_seconds",
+    Kind.GAUGE,
+    "When a finding began, in Unix time, with what it is about. A predictor without Kafka serves it, and reads it back "
+    "after a restart.",
+    "finding_id",
+    "scope",
+    "unit",
+    "cause",
+    "paged",
+)
+FINDING_MARK: Final = _own(
+    "finding_mark_timestamp_seconds",
+    Kind.GAUGE,
+    "When a person answered a finding, in Unix time, by each series of the finding, for 30 days. A predictor without "
+    "Kafka serves it, and reads it back after a restart.",
+    "finding_id",
+    "verdict",
+    "series",
+)
+ALERTS_POSTED: Final = _own(
+    "alerts_posted_total", Kind.COUNTER, "Alerts posted to Alertmanager, without Kafka, by outcome.", "outcome"
+)
 
 ROWS: Final[tuple[Metric, ...]] = (
     POINTS,
@@ -176,7 +271,11 @@ ROWS: Final[tuple[Metric, ...]] = (
     RESTORED,
     LAG,
     SKIPPED,
-    FINDINGS,
+    FINDING_SINCE,
+    FINDING_VALUE,
+    FINDING_LIMIT,
+    FINDING_EXPECTED,
+    FINDINGS_TIME,
     FINDINGS_HELD,
     FINDING_CHANGES,
     PAGES,
@@ -188,4 +287,16 @@ ROWS: Final[tuple[Metric, ...]] = (
     BASELINE_PARTS,
     BASELINE_RECORDS,
     BASELINES_REFUSED,
+    QUERIES,
+    QUERY_SECONDS,
+    PROMETHEUS_POINTS,
+    READ_TIME,
+    MISSED,
+    REFILLED,
+    FOREIGN,
+    WITHOUT_LIMIT,
+    CANDIDATE_SINCE,
+    FINDING_OPENED,
+    FINDING_MARK,
+    ALERTS_POSTED,
 )

@@ -10,8 +10,8 @@ variable, never use a GPU and train nothing.
   0.3, 0.7 and 1.5 s, then once a second. Without a driver it ends after one query. A child that is forked while the
   thread runs has such a thread as well.
 
-Steps are those of PyTorch's optimizers (`marks`), and explicit ones. A program that has none, and uses CUDA without any
-of these libraries, calls `kernelcast.probe.start()` itself.
+Steps are those of PyTorch, JAX and Keras (`marks`), and explicit ones. A program that has none, and uses CUDA without
+any of these libraries, calls `kernelcast.probe.start()` itself.
 """
 
 from __future__ import annotations

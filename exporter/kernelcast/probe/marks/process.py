@@ -29,6 +29,13 @@ TORCH_MODULES: Final = (
     "torch._dynamo.callback",
 )
 """Modules that are marked besides `torch` itself."""
+KERAS_MODULES: Final = (
+    "keras.src.callbacks.callback_list",
+    "keras.src.backend.jax.trainer",
+    "keras.src.backend.torch.trainer",
+    "keras.src.backend.tensorflow.trainer",
+)
+"""Modules of Keras that are marked."""
 
 
 class ProcessMarks:
@@ -52,27 +59,20 @@ class ProcessMarks:
         if self.timeline is not None:
             self.timeline.on_first_step = on_first_step
         if self._watch is None:
-            self._watch = ImportWatch({"torch": self._mark_torch, **dict.fromkeys(TORCH_MODULES, self._mark_torch)})
+            of_torch = dict.fromkeys(("torch", *TORCH_MODULES), self._mark_torch)
+            of_keras = dict.fromkeys(KERAS_MODULES, self._mark_keras)
+            self._watch = ImportWatch({**of_torch, **of_keras, "jax": self._mark_jax})
             self._watch.start()
 
     def iterate(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the items of an iterable; the wait for each is the phase `data`."""
         iterator = iter(batches)
-        timeline = self._begin()
+        fetch = self._begin().fetching(next, lambda: self._torch is None or self._torch.has_gradients(), None)
         while True:
-            counts = timeline.fetch_begins(self._torch is None or self._torch.has_gradients())
             try:
-                batch = next(iterator)
+                batch = fetch(iterator)
             except StopIteration:
-                if counts:
-                    timeline.fetch_fails()
                 return
-            except BaseException:
-                if counts:
-                    timeline.fetch_fails()
-                raise
-            if counts:
-                timeline.fetch_ends()
             yield batch
 
     def attach(self, recorder: Recorder) -> None:
@@ -126,6 +126,16 @@ class ProcessMarks:
                     self._torch.mark(sys.modules[name])
         elif self._torch is not None:  # else it is a part of `torch` that is imported with it
             self._torch.mark(module)
+
+    def _mark_jax(self, module: Any) -> None:
+        from kernelcast.probe.marks.jax_functions import mark_jax  # noqa: PLC0415  with the framework
+
+        mark_jax(self._begin(), module)
+
+    def _mark_keras(self, module: Any) -> None:
+        from kernelcast.probe.marks.keras_functions import mark_keras  # noqa: PLC0415  with the framework
+
+        mark_keras(self._begin(), module)
 
 
 marks = ProcessMarks()

@@ -13,6 +13,9 @@ reads `StepTotals`. Time between two marks belongs to one phase, so that the pha
 | evaluation | a batch is asked for, or used, without gradients | the next batch is asked for, or there is none |
 | checkpoint, compilation | the function begins | it ends, within any other phase |
 | other | any other mark | the next mark |
+
+A step that the program or its trainer marks as a whole (JAX's `StepTraceAnnotation`, a training batch of Keras) has no
+forward, backward and optimizer of its own: what is not data, evaluation, checkpoint or compilation is `other`.
 """
 
 from collections.abc import Callable
@@ -20,7 +23,6 @@ from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, Final
 
-from kernelcast.probe.marks.batches import batch_items
 from kernelcast.probe.recording.step_totals import PHASES, StepTotals
 
 DATA, FORWARD, BACKWARD, OPTIMIZER, EVALUATION, CHECKPOINT, COMPILATION, OTHER = range(len(PHASES))
@@ -33,6 +35,8 @@ _SHOWN: Final = (OTHER, FORWARD, OTHER, OPTIMIZER, DATA, BACKWARD, EVALUATION)
 _BY_FETCH: Final = (OTHER, FORWARD, OTHER, OTHER, DATA, BACKWARD, EVALUATION)
 _BY_BACKWARD: Final = (FORWARD, FORWARD, FORWARD, FORWARD, DATA, BACKWARD, EVALUATION)
 _BY_STEP: Final = (OTHER, FORWARD, OTHER, OPTIMIZER, DATA, BACKWARD, EVALUATION)
+_BY_WHOLE: Final = (OTHER, OTHER, OTHER, OPTIMIZER, DATA, BACKWARD, EVALUATION)
+"""Of a fetch or the end of a step, in a program whose steps are marked as a whole."""
 
 _FUSED: Final = 0
 """Identity of all optimizers that step within `backward`."""
@@ -42,8 +46,8 @@ class Timeline:
     """Steps and phases of this process. Methods are called on the program's threads, and take about 0.3 microseconds.
 
     The thread that trains is the last that began `backward` or a step, before that the first that fetched; other
-    threads' fetches are not its waits. A
-    method that begins something returns whether it counts: only then its end may be marked.
+    threads' fetches are not its waits. A method that begins something returns whether it counts: only then its end may
+    be marked.
 
     Args:
         totals: Where steps and phases are added up; `Probe` reports it.
@@ -77,6 +81,8 @@ class Timeline:
         self._fetched_items = 0  # of batches that were fetched and not used yet
         self._round: set[int] = set()  # optimizers that have stepped since the last step ended, its own among them
         self._fetched = False
+        self._by_fetch = _BY_FETCH
+        self._ended_within = False  # a step has ended since the last one that is marked as a whole began
         self._compiling_since_ns = 0
 
     @property
@@ -89,50 +95,71 @@ class Timeline:
         if not self._owner:
             return ""
         shown = self._interrupted if self._interrupted >= 0 else _SHOWN[self._state]
-        if shown == OTHER and self._state == _BETWEEN:
+        if shown == OTHER and self._state == _BETWEEN and self._by_fetch is _BY_FETCH:
             # An evaluation without a loader; and without any loader a batch is not seen, so that a step is at work.
             shown = EVALUATION if self.without_gradients else OTHER if self._has_loader else FORWARD
         return PHASES[shown]
 
-    def fetch_begins(self, gradients: bool) -> bool:  # noqa: FBT001  a keyword would take longer
-        """The program asks for a batch, with gradients switched on or off."""
-        if get_ident() != self._owner and not self._is_first():
-            return False
-        state = self._state
-        if state == _FETCH or self._in_backward or self._interrupted >= 0:
-            return False
-        phase = _BY_FETCH[state]
-        if state == _BATCH and self.without_gradients:
-            phase, self._fetched_items = EVALUATION, 0
-        now_ns = self._clock()
-        totals = self.totals
-        totals.phase_ns[phase] += now_ns - self._since_ns + self._pending_ns
-        totals.progress_ns = self._since_ns = now_ns
-        self._pending_ns = 0
-        self._has_loader, self.loop_ended = True, False
-        if gradients:
-            self._state = _FETCH
-        else:
-            self._state, self._fetched_items = _EVALUATION, 0
-        return True
+    def fetching(  # noqa: C901  one call instead of four, because a loader is called often
+        self, fetch: Callable[[Any], Any], has_gradients: Callable[[], bool], items: Callable[[Any, Any], int] | None
+    ) -> Callable[[Any], Any]:
+        """Return a function that does as `fetch`, and marks the wait for a batch.
 
-    def fetch_ends(self, iterator: Any = None, batch: Any = None) -> None:
-        """The program has its batch; its size is known if an iterator of a `DataLoader` gave it."""
-        totals, now_ns = self.totals, self._clock()
-        if self._state == _FETCH:
-            totals.phase_ns[DATA] += now_ns - self._since_ns
-            self._state = _BATCH
-            self._fetched = True
-            self.without_gradients = False
-            if iterator is not None:
-                self._fetched_items += batch_items(iterator, batch)
-        elif self._state == _EVALUATION:
-            totals.phase_ns[EVALUATION] += now_ns - self._since_ns
-        else:  # another thread has gone on with the training meanwhile
-            return
-        totals.progress_ns = self._since_ns = now_ns
+        Args:
+            fetch: Returns the next batch of an iterator.
+            has_gradients: Returns whether gradients are switched on.
+            items: Returns the size of an iterator's batch, 0 if that is not known; None where it never is.
+        """
+        clock = self._clock
 
-    def fetch_fails(self) -> None:
+        def __next__(iterator: Any) -> Any:  # noqa: N807
+            state = self._state
+            counts = (
+                (get_ident() == self._owner or self._is_first())
+                and state != _FETCH
+                and not self._in_backward
+                and self._interrupted < 0
+            )
+            if counts:
+                phase = self._by_fetch[state]
+                if phase == FORWARD and self.without_gradients:
+                    phase, self._fetched_items = EVALUATION, 0
+                now_ns = clock()
+                self.totals.phase_ns[phase] += now_ns - self._since_ns + self._pending_ns
+                self.totals.progress_ns = self._since_ns = now_ns
+                self._pending_ns = 0
+                self._has_loader, self.loop_ended = True, False
+                if has_gradients():
+                    self._state = _FETCH
+                else:
+                    self._state, self._fetched_items = _EVALUATION, 0
+            try:
+                batch = fetch(iterator)
+            except BaseException as error:
+                if counts:
+                    self._fetch_fails()
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+                raise
+            if not counts:
+                return batch
+            totals, now_ns = self.totals, clock()
+            if self._state == _FETCH:
+                totals.phase_ns[DATA] += now_ns - self._since_ns
+                self._state = _BATCH
+                self._fetched = True
+                self.without_gradients = False
+                if items is not None:
+                    self._fetched_items += items(iterator, batch)
+            elif self._state == _EVALUATION:
+                totals.phase_ns[EVALUATION] += now_ns - self._since_ns
+            else:  # another thread has gone on with the training meanwhile
+                return batch
+            totals.progress_ns = self._since_ns = now_ns
+            return batch
+
+        return __next__
+
+    def _fetch_fails(self) -> None:
         """There is no further batch, or fetching it failed."""
         if self._state in {_FETCH, _EVALUATION}:
             self.loop_ended = self._state == _FETCH
@@ -189,8 +216,26 @@ class Timeline:
         if not failed:
             self._end_step(optimizer, skipped=not self._stepped)
 
+    def whole_begins(self) -> None:
+        """A step that is marked as a whole begins."""
+        self._ended_within = False
+
+    def whole_ends(self) -> None:
+        """It has ended; one within which other steps have ended is none of its own."""
+        if self._in_step or self._in_backward:
+            return
+        thread = get_ident()
+        if thread != self._owner:
+            self._move_to(thread)
+        self._by_fetch = _BY_WHOLE
+        self._close(_BY_WHOLE[self._state])
+        self._state = _BETWEEN
+        self._fetched_items = 0  # of an evaluation as well as of the step: their number is not certain
+        if not self._ended_within:
+            self._count(skipped=False)
+
     def interrupt(self, phase: int) -> bool:
-        """`CHECKPOINT` or `COMPILATION` begins, within the present state, which goes on afterwards."""
+        """`EVALUATION`, `CHECKPOINT` or `COMPILATION` begins, within the present state, which goes on afterwards."""
         if get_ident() != self._owner or self._interrupted >= 0:
             return False
         now_ns = self._clock()
@@ -212,12 +257,17 @@ class Timeline:
         self._compiling_since_ns = self._clock()
         self.interrupt(COMPILATION)
 
-    def compilation_ends(self) -> None:
-        """It has ended."""
+    def compilation_ends(self, took_ns: int | None = None, *, compilations: int = 1) -> None:
+        """It has ended.
+
+        Args:
+            took_ns: Its time; None for the time since the last one began.
+            compilations: 0 for a part of a compilation that is not its last.
+        """
         totals = self.totals
-        totals.compilations += 1
-        totals.compile_ns += self._clock() - self._compiling_since_ns
-        if self._interrupted == COMPILATION:
+        totals.compilations += compilations
+        totals.compile_ns += self._clock() - self._compiling_since_ns if took_ns is None else took_ns
+        if self._interrupted == COMPILATION and get_ident() == self._owner:
             self.resume()
 
     def _is_first(self) -> bool:
@@ -251,8 +301,14 @@ class Timeline:
             return
         self._round = {optimizer}
         self._fetched = False
+        self._count(skipped=skipped)
+
+    def _count(self, *, skipped: bool) -> None:
+        self._ended_within = True
         items, self._items = self._items, 0
         self.totals.advance_by_itself(self._since_ns, items, skipped=skipped)
         if self.on_first_step is not None:
             started, self.on_first_step = self.on_first_step, None
             started()
+            if self.totals.steps == 1:  # the time that it took is not the program's
+                self._since_ns = self.totals.first_ns = self.totals.last_ns = self._clock()

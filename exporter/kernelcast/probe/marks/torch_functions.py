@@ -10,12 +10,11 @@ there, so its marks are made.
 
 import sys
 from collections.abc import Callable
-from functools import update_wrapper
 from typing import Any, Final
 
+from kernelcast.probe.marks.batches import batch_items
 from kernelcast.probe.marks.timeline import CHECKPOINT, Timeline
-
-MARK: Final = "kernelcast_marks"
+from kernelcast.probe.marks.wrapping import MARK, like
 
 
 class TorchMarks:
@@ -119,9 +118,7 @@ class TorchMarks:
             setattr(package, name, wrapper)
 
     def _like(self, wrapper: Any, function: Any) -> Any:
-        update_wrapper(wrapper, function)
-        setattr(wrapper, MARK, True)
-        self._hide(wrapper)
+        self._hide(like(wrapper, function))
         return wrapper
 
     def _hide(self, function: Any, *, below: bool = False) -> None:
@@ -190,23 +187,7 @@ class TorchMarks:
 
     def _fetch(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Mark a batch. No branch for `torch.compile`: it cannot compile a loader, with or without a mark."""
-        begins, ends, fails = self._timeline.fetch_begins, self._timeline.fetch_ends, self._timeline.fetch_fails
-        has_gradients = self.has_gradients
-
-        def __next__(self: Any) -> Any:  # noqa: N807
-            counts = begins(has_gradients())
-            try:
-                batch = function(self)
-            except BaseException as error:
-                if counts:
-                    fails()
-                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-                raise
-            if counts:
-                ends(self, batch)
-            return batch
-
-        return __next__
+        return self._timeline.fetching(function, self.has_gradients, batch_items)
 
     def _without_gradients(self, function: Callable[..., Any]) -> Callable[..., Any]:
         timeline = self._timeline
@@ -237,9 +218,7 @@ class TorchMarks:
 
 
 _METHODS: Final = (
-    "fetch_begins",
-    "fetch_ends",
-    "fetch_fails",
+    "_fetch_fails",
     "backward_begins",
     "backward_ends",
     "step_begins",

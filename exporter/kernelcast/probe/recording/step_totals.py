@@ -83,10 +83,11 @@ class StepTotals:
         return DurationTotals(count, kept.sum_ns, kept.sum_squares_ns2, kept.zero_count, buckets) if count else None
 
     def phases(self) -> tuple[tuple[str, int], ...]:
-        """Phases that the program has had, and their time; none before the first step."""
+        """Phases that the program has had, and their time; none before the first step, or if only `other` is known."""
         if not self.steps:
             return ()
-        return tuple((name, ns) for name, ns in zip(PHASES, self.phase_ns, strict=True) if ns)
+        known = tuple((name, ns) for name, ns in zip(PHASES, self.phase_ns, strict=True) if ns)
+        return known if len(known) > 1 or (known and known[0][0] != PHASES[-1]) else ()
 
     def progressed_at(self) -> int:
         """Unix nanoseconds of the last progress; 0 before the first."""

@@ -35,6 +35,7 @@ class Announcement:
         self._clock = clock
         self._began_at: float | None = None
         self._said = False
+        self._owes_page = False
         self._troubles: set[str] = set()
 
     def poll(self, situation: Situation, *, ends: bool = False) -> float:
@@ -48,8 +49,8 @@ class Announcement:
             Seconds until it is to be called again.
         """
         if self._said:
-            self._add_trouble(situation)
-            return inf
+            self._add_later(situation)
+            return LOOK_SECONDS if self._owes_page else inf
         if not situation.has_begun:
             return inf if ends else LOOK_SECONDS
         if self._began_at is None:
@@ -57,9 +58,10 @@ class Announcement:
         if not (ends or self._is_known(situation)):
             return LOOK_SECONDS
         self._said = True
+        self._owes_page = situation.starts_exporter and not situation.reception.page
         self._troubles |= {situation.reception.refusal, situation.trouble}
         self._write(f"kernelcast: {measured(situation)}; {place(situation)}")
-        return inf
+        return LOOK_SECONDS if self._owes_page else inf
 
     def _is_known(self, situation: Situation) -> bool:
         waited_seconds = self._clock() - (self._began_at or 0.0)
@@ -71,11 +73,14 @@ class Announcement:
             return True
         return bool(situation.failure) and not situation.starts_exporter
 
-    def _add_trouble(self, situation: Situation) -> None:
+    def _add_later(self, situation: Situation) -> None:
         for text, said in ((situation.reception.refusal, REFUSES), (situation.trouble, NO_EXPORTER)):
             if text and text not in self._troubles:
                 self._troubles.add(text)
                 self._write(f"kernelcast: {said}: {text}")
+        if self._owes_page and situation.reception.page:
+            self._owes_page = False
+            self._write(f"kernelcast: {place(situation)}")
 
 
 def measured(situation: Situation) -> str:
@@ -103,7 +108,7 @@ def place(situation: Situation) -> str:
     if situation.trouble:
         return f"{NO_EXPORTER}: {situation.trouble}"
     if situation.starts_exporter:
-        return "the exporter beside it is not ready yet"
+        return "the exporter beside it has not begun yet; programs of a few seconds end before it has"
     if situation.is_connected:
         return f"the exporter at {path} has it"
     reason = f" ({situation.failure})" if situation.failure else ""

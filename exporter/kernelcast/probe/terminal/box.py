@@ -1,5 +1,6 @@
 """The summary as a box for a terminal of 80 columns: at most ten lines, ASCII only."""
 
+from textwrap import wrap
 from typing import Final
 
 from kernelcast.probe.terminal.summary import RunSummary
@@ -9,15 +10,19 @@ WIDTH: Final = 80
 _INSIDE: Final = WIDTH - 4
 _NAME: Final = 46
 """Characters of a kernel's name."""
-SHOWN: Final = {"optimizer": "optimiser"}
-"""Words for phases that differ from their labels."""
+_KEEPS: Final = "\N{NO-BREAK SPACE}"
+LINES: Final = 10
+"""Of the whole box."""
+COST_AFTER_SECONDS: Final = 10.0
+"""In a shorter run the probe's own start is most of what measuring took, and says nothing about a longer one."""
 
 
 def box(run: RunSummary) -> list[str]:
     """Return the lines of the box."""
     rank = f" rank {run.rank}" if run.rank else ""
     title = f" kernelcast: {_cut(_ascii(run.program + rank), 32)}: {_counted(run.steps, 'step')}{_rates(run)} "
-    lines = [*_where(run), f"memory: {_memory(run)}; {_cost(run)}", *_kernels(run), run.verdict]
+    rest = [f"memory: {_memory(run)}{_cost(run)}", *_kernels(run), run.verdict]
+    lines = [*_where(run, LINES - 2 - len(rest)), *rest]
     return [
         f"+-{_cut(title, _INSIDE):-<{_INSIDE}}-+",
         *(f"| {_cut(_ascii(line), _INSIDE):<{_INSIDE}} |" for line in lines),
@@ -32,15 +37,22 @@ def _rates(run: RunSummary) -> str:
     return f", {_number(run.steps_per_second)} steps/s{items}"
 
 
-def _where(run: RunSummary) -> list[str]:
-    """Return a line of the shares of the steps' time; regions are shown where no phases are known."""
+def _where(run: RunSummary, most: int) -> list[str]:
+    """Return shares of the steps' time on so many lines at most; regions are shown where no phases are known."""
     named = run.phase_seconds or run.region_seconds
     total_seconds = sum(run.phase_seconds.values()) or run.step_seconds
     if not named or not total_seconds:
         return []
     order = sorted(named.items(), key=lambda part: (part[0] == "other", -part[1]))
-    shares = ((SHOWN.get(name, name), seconds / total_seconds * 100) for name, seconds in order)
-    return ["time: " + ", ".join(f"{name} {share:.0f} %" for name, share in shares if share >= 0.5)]
+    shares = ((name, seconds / total_seconds * 100) for name, seconds in order)
+    words = [f"{_cut(_ascii(name), _NAME)} {share:.0f} %" for name, share in shares if share >= 0.5]
+    text = "time: " + ", ".join(word.replace(" ", _KEEPS) for word in words)
+    lines = [line.replace(_KEEPS, " ") for line in wrap(text, _INSIDE, subsequent_indent="      ")]
+    return (
+        lines
+        if len(lines) <= most
+        else [*lines[: most - 1], f"{lines[most - 1][: _INSIDE - 3].rpartition(',')[0]}, .."]
+    )
 
 
 def _memory(run: RunSummary) -> str:
@@ -56,8 +68,8 @@ def _memory(run: RunSummary) -> str:
 def _cost(run: RunSummary) -> str:
     known = run.cupti_step_time_ratio
     if len(known) == len(COST_BOUNDS):
-        return f"CUPTI costs {max(0.0, known[1] - 1) * 100:.0f} % of a step"
-    return f"measuring took {run.measuring_ratio * 100:.2g} %"
+        return f"; CUPTI costs {max(0.0, known[1] - 1) * 100:.0f} % of a step"
+    return f"; measuring took {run.measuring_ratio * 100:.2g} %" if run.running_seconds >= COST_AFTER_SECONDS else ""
 
 
 def _kernels(run: RunSummary) -> list[str]:

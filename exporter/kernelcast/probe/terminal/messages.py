@@ -75,6 +75,10 @@ class UserMessages:
             return inf
         if self._part is None:
             self._part = self._find_part()
+            if self._shows() or (self._report and self._part.is_first_of_job):
+                # Now, not at the end: importing dataclasses runs `exec`, after which CPython (3.11 to 3.13) has
+                # forgotten that Ctrl-C ended the program, and exits with 1 in place of SIGINT.
+                import kernelcast.probe.terminal.box  # noqa: F401, PLC0415  for the first process of a job only
         pause_seconds = inf
         if self._part.is_first_of_node and not self._part.is_quiet:
             if self._trouble is not None:
@@ -92,10 +96,9 @@ class UserMessages:
     def finish(self, summarise: Summarise) -> None:
         """Write report and summary at the program's end, where this process is the first of the job."""
         with suppress(Exception):  # nothing here may reach the program
-            part = self._part
+            part, shows = self._part, self._shows()
             if part is None or not part.is_first_of_job:
                 return
-            shows = self._is_launched and not part.is_quiet and (bool(self._report) or self._is_terminal())
             run = summarise(True) if shows or self._report else None
             if run is None:
                 return
@@ -105,6 +108,12 @@ class UserMessages:
                 from kernelcast.probe.terminal.box import box  # noqa: PLC0415  for the first process of a job only
 
                 self._write("\n".join(box(run)))
+
+    def _shows(self) -> bool:
+        """Whether this process shows the summary at its end."""
+        part = self._part
+        speaks = part is not None and part.is_first_of_job and not part.is_quiet
+        return speaks and self._is_launched and (bool(self._report) or self._is_terminal())
 
     def _write_report(self, run: "RunSummary | None") -> None:
         if run is None or not self._report:

@@ -120,7 +120,7 @@ def summary(
         items_per_second=rate * items / steps if rate and items else None,
         phase_seconds=phases,
         region_seconds=regions,
-        verdict=verdict(phases, _idle_ratio(recorder)) or _by_region(ratios),
+        verdict=verdict(phases, _idle_ratio(recorder), has_peers=bool(rank)) or _by_region(ratios),
         gpu_memory_peak_bytes=_gpu_peaks(recorder),
         process_memory_peak_bytes=_process_peak_bytes(),
         hottest_kernels=_hottest(recorder),

@@ -9,7 +9,7 @@ from kernelcast.wire.catalogue import bridge, predictor
 
 def panels() -> tuple[Placed, ...]:
     """The panels of the bridge, then those of the predictor."""
-    bridges = (_held(), _limits(), _encoding(), _silent(), _pushed())
+    bridges = (_held(), _limits(), _encoding(), _silent())
     return (*bridges, _alerts(), _watched(), _abstained())
 
 
@@ -37,12 +37,6 @@ def _silent() -> Placed:
     alive = f"max by (job, instance) ({promql.series(bridge.PRODUCER_UP)})"
     query = Query(f"sum by (job) (1 - {alive})", "{{job}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0))
-
-
-def _pushed() -> Placed:
-    text = PanelText("Push backlog", "Age of the oldest message that waits for a destination's acknowledgement.")
-    query = Query(f"max by (destination) ({promql.series(bridge.PUSH_LAG_SECONDS)})", "{{destination}}")
-    return time_series(text, [query], Axis("s", low=0))
 
 
 def _encoding() -> Placed:
@@ -88,4 +82,4 @@ def _abstained() -> Placed:
     )
     abstained = promql.rate(promql.series(predictor.ABSTENTIONS))
     query = Query(f"sum by (reason) ({abstained}) * 60", "{{reason}}")
-    return time_series(text, [query], Axis("short", low=0), LineStyle(stacked=True))
+    return time_series(text, [query], Axis("short", low=0), LineStyle(stacked=True), width=24)

@@ -12,7 +12,7 @@ from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.model.variables import LabelVariable, RankedVariable
 from kernelcast.grafana.scores import with_class
-from kernelcast.wire.catalogue import forecast, forecast_scores, kernel
+from kernelcast.wire.catalogue import forecast, forecast_scores, kernel, predictor
 from kernelcast.wire.catalogue.devices import accelerator
 from kernelcast.wire.catalogue.model import Metric
 
@@ -87,8 +87,11 @@ def first_screen() -> tuple[Placed, ...]:
 
 
 def rows() -> tuple[Row, ...]:
-    """The claims over time."""
-    return (Row("Claims over time", (_probability(), _coverage()), collapsed=True),)
+    """The findings; the claims over time."""
+    return (
+        Row("Findings: what alerts fire on", (_findings(),), collapsed=True),
+        Row("Claims over time", (_probability(), _coverage()), collapsed=True),
+    )
 
 
 def _subject(metric_name: str, *extra: str) -> str:
@@ -254,6 +257,46 @@ def _breaches() -> Placed:
         ),
         sort="Probability",
         height=5,
+    )
+
+
+def _findings() -> Placed:
+    """The table of findings: what the alerts fire on."""
+    text = PanelText(
+        "Findings",
+        "What is wrong or will be, one line each, after grouping, evidence and damping; alerts fire on these. Urgency "
+        "is page, ticket, or held by the budget of pages. Since: when the limit was passed, or the finding began. "
+        "Reached: when half of the probability has reached it.",
+        if_empty=EmptyText("No finding", promql.series(predictor.FINDINGS_TIME)),
+        runbooks=("KernelcastLimitPassed", "KernelcastWorkSlower", "KernelcastPagesHeld"),
+    )
+    labels = "urgency, state, cause, rack, Hostname, gpu, program, kernel, metric"
+    since = f"1000 * min by ({labels}) ({promql.series(predictor.FINDING_SINCE, free=_ANY)})"
+    reached = promql.series(predictor.FINDING_EXPECTED, extra=('quantile="0.5"',), free=_ANY)
+    value, limit = (
+        f"max by ({labels}) ({promql.series(row, free=_ANY)})"
+        for row in (predictor.FINDING_VALUE, predictor.FINDING_LIMIT)
+    )
+    return table(
+        text,
+        list(map(column, (since, value, limit, f"1000 * min by ({labels}) ({reached})"))),
+        (
+            Column("urgency", "Urgency", width=70),
+            Column("state", "State", width=80),
+            Column("cause", "Cause", width=120),
+            Column("rack", "Rack", width=60),
+            Column("Hostname", "Node", width=110),
+            Column("gpu", "GPU", width=50),
+            Column("program", "Program", width=110),
+            Column("kernel", "Kernel"),
+            Column("metric", "Metric", width=150, words=words.METRICS),
+            Column("Value #A", "Since", crossing.FROM_NOW, width=110),
+            Column("Value #B", "Value", "short", width=80),
+            Column("Value #C", "Limit", "short", width=80),
+            Column("Value #D", "Reached", crossing.FROM_NOW, width=110),
+        ),
+        sort="Since",
+        height=6,
     )
 
 

@@ -36,7 +36,7 @@ def first_screen() -> tuple[Placed, ...]:
 
 def rows() -> tuple[Row, ...]:
     """Where losses are, and how each daemon fares."""
-    losses = (_unreadable(), _not_stored(), _shared_identities(), _lost_deltas(), _lost(), _dead_letters(), _messages())
+    losses = (_unreadable(), _not_stored(), _shared_identities(), _lost(), _dead_letters(), _messages())
     daemon_row = Row("Bridge and predictor", daemons.panels(), collapsed=True)
     return (Row("Losses", losses, collapsed=True), exporters.row(), probes.row(), daemon_row)
 
@@ -184,17 +184,6 @@ def _shared_identities() -> Placed:
     return time_series(text, [query], Axis("eps", low=0))
 
 
-def _lost_deltas() -> Placed:
-    text = PanelText(
-        "Delta points lost, by producer",
-        "Delta points that are in no total. `older`: they are late, or the producer's clock has been set back.",
-        if_empty=EmptyText("none", liveness.BRIDGES),
-    )
-    lost = promql.rate(promql.series(bridge.LOST_DELTA_POINTS))
-    query = Query(f"sum by (job, instance, outcome) ({lost}) > 0", "{{job}} {{instance}} {{outcome}}")
-    return time_series(text, [query], Axis("eps", low=0))
-
-
 def _lost() -> Placed:
     text = PanelText(
         "Messages lost",
@@ -222,4 +211,4 @@ def _dead_letters() -> Placed:
     )
     letters = promql.marked(promql.series(runtime.DEADLETTER_MESSAGES))
     query = Query(f"sum by (job, topic, outcome) ({letters})", "{{job}} {{topic}} {{outcome}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
+    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True), width=24)

@@ -1,7 +1,6 @@
 """Recording and alerting rules for Prometheus, and the runbooks that alerts lead to."""
 
 from kernelcast.grafana.rules.model import (
-    DASHBOARD_URL,
     DEMO,
     PRODUCTION,
     PROFILES,
@@ -22,7 +21,6 @@ from kernelcast.grafana.rules.render import (
 __all__ = [
     "ALERTS_FILE",
     "CLASSIC_FILE",
-    "DASHBOARD_URL",
     "DEMO",
     "NATIVE_FILE",
     "PRODUCTION",

@@ -44,7 +44,8 @@ def lately(alert: str, seen: Callable[[str], str], *, by: str, profile: Profile)
     return f"(group by ({by}) ({seen(profile.window(HOUR))}) or {still})"
 
 
-def fired_lately(alert: str, *, by: str, profile: Profile) -> str:
-    """Groups about which an alert has fired within the last hour, for five days at most."""
+def fired_lately(alert: str, *, by: str, profile: Profile, within_seconds: int = HOUR) -> str:
+    """Groups about which an alert has fired within the last hour or another time, for five days at most."""
     fired = f'ALERTS{{alertname="{alert}", alertstate="firing"}}'
-    return f"group by ({by}) (last_over_time({fired}[{profile.window(HOUR)}]) unless {fired} offset {_REMEMBERED})"
+    lately_fired = f"last_over_time({fired}[{profile.window(within_seconds)}])"
+    return f"group by ({by}) ({lately_fired} unless {fired} offset {_REMEMBERED})"

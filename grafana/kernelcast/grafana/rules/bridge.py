@@ -12,12 +12,10 @@ from kernelcast.wire.catalogue.devices import device, gpu
 
 _NEARLY_FULL: Final = 0.9
 """Share of a limit of the bridge from which it is nearly full."""
-_LONGEST_BACKLOG_SECONDS: Final = 300.0
-"""Age of points that wait for a receiver from which it is behind."""
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
-    """Alerts: bridge down, without Kafka, behind, nearly full; messages and producers with defects; slow receivers."""
+    """Alerts: bridge down, without Kafka, behind, nearly full; messages and producers with defects."""
     down, away = _down(profile), _kafka_away()
     works = f'up{{job="{profile.jobs.bridge}"}} == 1', f"{promql.name(bridge.KAFKA_OUTAGE)} == 0"
     all_of_them = (
@@ -29,7 +27,6 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
         _second_writer(profile),
         _unkeyed(profile),
         _silent_producer(profile),
-        _push_behind(),
         _clock_ahead(profile),
     )
     return (*own, *others)
@@ -165,7 +162,7 @@ def _unkeyed(profile: Profile) -> AlertRule:
         summary="{{ $labels.topic }} has messages without a key, which the bridge at {{ $labels.instance }} ignores",
         description="Without keys the points of one series are in many partitions, so a consumer group would expose it "
         "several times.",
-        action="Run the bridges of this topic with mode: sharded or replica, or have its producers send keys.",
+        action="Run the bridges of this topic with mode: replica, or have its producers send keys.",
         dashboard=PIPELINE,
     )
 
@@ -200,20 +197,5 @@ def _clock_ahead(profile: Profile) -> AlertRule:
         "are ordered by these times, and points too far in the future get Kafka's time.",
         action="Compare the clocks of the nodes that write to this topic (`chronyc tracking`), and correct the one "
         "that is ahead.",
-        dashboard=PIPELINE,
-    )
-
-
-def _push_behind() -> AlertRule:
-    return AlertRule(
-        name="KernelcastPushBehind",
-        expr=f"{promql.name(bridge.PUSH_LAG_SECONDS)} > {_LONGEST_BACKLOG_SECONDS:g}",
-        hold_seconds=5 * MINUTE,
-        severity=AlertSeverity.WARNING,
-        summary="{{ $labels.destination }} has not accepted points that are {{ $value | humanizeDuration }} old",
-        description="The receiver is down, refuses requests, or is slower than the new points. Points wait in Kafka "
-        "until its retention ends; scrapes are not affected.",
-        action="Look at the bridge's kernelcast_bridge_push_up and kernelcast_bridge_push_retries_total by cause, then "
-        "at the receiver's own log; add consumers if it is only slow.",
         dashboard=PIPELINE,
     )

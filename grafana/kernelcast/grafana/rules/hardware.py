@@ -19,6 +19,11 @@ from kernelcast.wire.catalogue.devices import device, gpu
 
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT = ("Hostname", "gpu")
+_RECOVERY = (
+    "{{ if eq $value 1.0 }}reset it{{ else if eq $value 2.0 }}reboot the node{{ else if eq $value 3.0 }}drain its "
+    "P2P traffic{{ else if eq $value 4.0 }}drain its P2P traffic, then reset it{{ else }}action {{ $value }}{{ end }}"
+)
+"""nvmlDeviceGpuRecoveryAction_t in words."""
 _GONE = (
     "Take the node out of scheduling: programs that use the GPU hang or have failed.",
     RELEASE_FIRST,
@@ -190,13 +195,12 @@ def _needs_recovery() -> AlertRule:
     return AlertRule(
         name="KernelcastGpuNeedsRecovery",
         expr=f"max by (Hostname, gpu, UUID) ({promql.name(device.RECOVERY_ACTION)}) > 0",
-        hold_seconds=0,
+        hold_seconds=MINUTE,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.CRITICAL,
-        summary=f"{_GPU} needs recovery action {{{{ $value }}}}",
-        description="The driver recommends to recover this GPU: 1 reset it, 2 reboot the node, 3 drain P2P traffic, "
-        "4 drain P2P traffic and reset it. Programs on it may have failed, or fail soon.",
-        action="Drain the node, perform the recommended action, then look at the GPU's XIDs for the cause.",
+        summary=f"{_GPU} needs to be recovered: {_RECOVERY}",
+        description="The driver recommends this for the GPU. Programs on it may have failed, or fail soon.",
+        action="Drain the node, do what the driver recommends, then look at the GPU's XIDs for the cause.",
         subject=_SUBJECT,
         dashboard=GPUS,
         steps=(RELEASE_FIRST,),

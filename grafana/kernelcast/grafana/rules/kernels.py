@@ -1,4 +1,4 @@
-"""Alerts about kernels: slower than a day before, a rank that the others wait for, kernels beyond the limit."""
+"""Alerts about kernels: slower than usual, a rank that the others wait for, kernels beyond the limit."""
 
 from typing import Final
 
@@ -25,11 +25,11 @@ def _slower(profile: Profile) -> AlertRule:
         severity=AlertSeverity.WARNING,
         summary="Kernel {{ $labels.kernel }} of {{ $labels.program }} takes {{ $value | humanize }} times as long as "
         "before",
-        description="The mean duration on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} exceeds its own median of "
-        f"a day before by more than {(limits.kernel_slower_ratio - 1) * 100:.3g} %, and the kernel takes more than "
+        description="The mean duration on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} exceeds its usual one by "
+        f"more than {(limits.kernel_slower_ratio - 1) * 100:.3g} %, and the kernel takes more than "
         f"{limits.kernel_share_ratio * 100:g} % of the program's GPU time. Collectives "
-        "are not included: they wait for peers. A kernel without a history does not fire. A change of shapes or "
-        "code looks the same; the predictor compares each configuration separately and can distinguish them.",
+        "are not included: they wait for peers. The usual one is the median of a day before, or that of its first "
+        "minutes, with the same launch configuration and versions; without one the alert does not fire.",
         action="Look at the heatmap of this kernel: a new band is a new configuration, a shifted band is a slowdown. "
         "Then check throttling on the same GPU and the same kernel on other GPUs.",
         subject=("Hostname", "gpu", "program", "kernel"),

@@ -21,7 +21,6 @@ _UNITS: Final = ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"))
 RUNBOOKS_URL: Final = ""
 """Where people read the runbooks is for each site to say, such as the bridge's /runbooks/."""
 
-DASHBOARD_URL: Final = f"http://localhost:3000/d/{KERNELS}"
 
 KEPT_SECONDS: Final = 15 * MINUTE
 """Time for which an alert about hardware is kept: longer than it takes until an alert about a dead node or bridge
@@ -54,7 +53,7 @@ class Profile:
         baseline_age_seconds: How far back a kernel's own baseline lies.
         baseline_window_seconds: How long it is.
         runbooks_url: Where the runbooks are, see `addresses.runbook`; empty: alerts have no link.
-        dashboard_url: The dashboard of kernels; the others are its neighbours.
+        dashboard_url: The dashboard of kernels; the others are its neighbours. Empty: alerts have no link to one.
         jobs: Jobs of the services that run.
         thresholds: Values from which alerts fire.
         shortest_hold_seconds: Waiting times below an hour lie between this and the hour's, in proportion: a cause is
@@ -68,7 +67,7 @@ class Profile:
     baseline_age_seconds: int
     baseline_window_seconds: int
     runbooks_url: str = RUNBOOKS_URL
-    dashboard_url: str = DASHBOARD_URL
+    dashboard_url: str = ""
     jobs: Jobs = field(default_factory=Jobs)
     thresholds: Thresholds = field(default_factory=Thresholds)
     shortest_hold_seconds: int = 0
@@ -89,7 +88,7 @@ class Profile:
 
 
 PRODUCTION: Final = Profile("production", 30, 1, 2 * MINUTE, DAY, HOUR)
-DEMO: Final = Profile("demo", 1, 60, 15, 2 * MINUTE, MINUTE, shortest_hold_seconds=10)
+DEMO: Final = Profile("demo", 1, 60, 15, 24 * MINUTE, MINUTE, shortest_hold_seconds=10)
 """For demonstrations and tests: scraped each second, minutes become seconds.
 
 A Prometheus that has just started has no target for 5 s, and a busy laptop misses some scrapes of a second."""
@@ -141,6 +140,7 @@ class AlertRule:
         summary: One line; may use `{{ $labels.x }}` and `{{ $value }}`.
         description: What was seen and how it was judged.
         action: What to do first.
+        first: The same for the runbook, where `action` depends on the labels of the alert.
         subject: Labels that the dashboard's variables take from the alert, by the variable's name.
         dashboard: The uid of the dashboard that it leads to.
         steps: What to do next, for the runbook.
@@ -160,6 +160,7 @@ class AlertRule:
     steps: tuple[str, ...] = ()
     source: str = ""
     keep_seconds: int = 0
+    first: str = ""
 
     def to_rule(self, profile: Profile) -> dict[str, Any]:
         """As Prometheus reads it. Without a link to the runbook, its first step is part of the description."""
@@ -176,8 +177,9 @@ class AlertRule:
             "description": self.description + first,
             "action": self.action,
             **link,
-            "dashboard_url": profile.page(self.dashboard) + self._variables(),
         }
+        if profile.dashboard_url:
+            rule["annotations"]["dashboard_url"] = profile.page(self.dashboard) + self._variables()
         return rule
 
     def _variables(self) -> str:

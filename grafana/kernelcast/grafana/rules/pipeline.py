@@ -23,7 +23,8 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     predictor_alerts = (down, all_of_them, _sweeps(profile)) if jobs.predictor else ()
     lag = (_lag(profile),) if jobs.bridge or jobs.predictor else ()
     messages = (*lag, _stopped(profile), _dropping(profile), _dead_letters(profile))
-    return (*predictor_alerts, _exporter_stale(profile), *messages, _watchdog())
+    exporters = (_exporter_stale(profile), *((_exporter_down(profile),) if jobs.exporter else ()))
+    return (*predictor_alerts, *exporters, *messages, _watchdog())
 
 
 def _predictor_down(profile: Profile) -> AlertRule:
@@ -33,9 +34,10 @@ def _predictor_down(profile: Profile) -> AlertRule:
         expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary="The predictor is down: there are no forecasts and no hints",
-        description=f"Prometheus cannot read {_DAEMON}, or has no such target. Measurements are not affected.",
-        action="Check its /-/healthy and its log; after a restart it restores its windows.",
+        summary="The predictor is down: findings stay as they are, and there are no forecasts and no hints",
+        description=f"Prometheus cannot read {_DAEMON}, or has no such target. Measurements are not affected. "
+        "Alerts about findings go on as they were last known: nobody knows whether they are over.",
+        action="Check its /-/healthy and its log; after a restart it restores its windows and findings.",
         dashboard=PIPELINE,
     )
 
@@ -65,6 +67,24 @@ def _exporter_stale(profile: Profile) -> AlertRule:
         "been seen for five minutes. The alert lasts until it sends them again, for five days at most.",
         action="Check the node and its exporter. If the node was removed on purpose, silence the alert.",
         subject=("Hostname",),
+        dashboard=PIPELINE,
+    )
+
+
+def _exporter_down(profile: Profile) -> AlertRule:
+    """A target that never came up: `_exporter_stale` speaks of nodes whose GPUs were measured."""
+    window, known = profile.window(5 * MINUTE), promql.measured_within(profile.window(HOUR))
+    up = f'up{{job="{profile.jobs.exporter}"}}'
+    host = f'label_replace(max_over_time({up}[{window}]) == 0 and {up} offset {window}, "Hostname", "$1", "instance", '
+    host += '"(.*):[0-9]+")'
+    return AlertRule(
+        name="KernelcastExporterDown",
+        expr=f"{host} unless on (job, instance) {known} unless on (Hostname) {known}",
+        hold_seconds=0,
+        severity=AlertSeverity.WARNING,
+        summary="The exporter at {{ $labels.instance }} has not come up",
+        description="Prometheus has this target and cannot read it; no GPU of the node was measured in the last hour.",
+        action="Look at its unit or pod and its log; `kernelcast doctor` on that node says what it lacks.",
         dashboard=PIPELINE,
     )
 

@@ -13,6 +13,8 @@ from kernelcast.wire.catalogue import bridge, kernel, predictor
 from kernelcast.wire.catalogue.devices import accelerator, device, energy
 
 RATE_WINDOW_SECONDS: Final = 5 * MINUTE
+_OPENING_SECONDS: Final = 20 * MINUTE
+"""First minutes of a kernel with a launch configuration: warm-up, which a mean looks back on, then its baseline."""
 
 BRIDGE_JOB: Final = inputs.BRIDGE_JOB
 EXPORTER_JOB: Final = inputs.EXPORTER_JOB
@@ -146,8 +148,27 @@ def _derived(profile: Profile) -> tuple[RecordingRule, ...]:
 
 
 def _baseline(profile: Profile) -> str:
-    from_day_before = f"[{duration(profile.baseline_window_seconds)}] offset {duration(profile.baseline_age_seconds)}"
-    return f"quantile_over_time(0.5, {KERNEL_MEAN}{from_day_before})"
+    """Usual mean duration of a kernel: the median of a day before, else of its first minutes, which is then kept.
+
+    Only of the same work: none while the launch configuration or a version of the program is not what it was at that
+    time. The kept one is what this rule recorded before.
+    """
+    before = f"[{duration(profile.baseline_window_seconds)}] offset {duration(profile.baseline_age_seconds)}"
+    window = profile.window(RATE_WINDOW_SECONDS)
+    first = f"quantile_over_time(0.5, {KERNEL_MEAN}[{window}] offset {window})"
+    kept = f"last_over_time({KERNEL_BASELINE}[{profile.window(2 * RATE_WINDOW_SECONDS)}])"
+    day_before = f"quantile_over_time(0.5, {KERNEL_MEAN}{before})"
+    return (
+        f"({day_before}{_of_same_work(duration(profile.baseline_age_seconds))}) "
+        f"or (({kept} or {first}){_of_same_work(profile.window(_OPENING_SECONDS))})"
+    )
+
+
+def _of_same_work(age: str) -> str:
+    """A condition on series of kernels: what the program ran on, and how it launched the kernel, is as old as that."""
+    program = "Hostname, UUID, GPU_I_ID, program, rank"
+    infos = ((promql.name(kernel.KERNEL_INFO), f"{program}, kernel"), (promql.name(kernel.PROGRAM_INFO), program))
+    return "".join(f" unless on ({by}) ({info} unless {info} offset {age})" for info, by in infos)
 
 
 def _devices(window: str) -> RuleGroup:

@@ -7,6 +7,7 @@ from typing import Final
 from kernelcast.grafana.rules import (
     bridge,
     exporters,
+    findings,
     forecasts,
     gpu_errors,
     hardware,
@@ -55,7 +56,7 @@ def _groups(profile: Profile) -> tuple[RuleGroup, ...]:
         "gpu-error": (gpu_errors.alerts,),
         "kernel": (kernels.alerts, probes.alerts),
         "standing": (standing.alerts,),
-        "forecast": (forecasts.alerts, hints.alerts) if jobs.predictor else (),
+        "forecast": (findings.alerts, forecasts.alerts, hints.alerts) if jobs.predictor else (),
         "bridge": (bridge.alerts, objectives.alerts) if jobs.bridge else (),
         "pipeline": (exporters.alerts, pipeline.alerts),
     }
@@ -98,7 +99,7 @@ def _runbook(alert: AlertRule, profile: Profile) -> str:
         f"## {alert.name}",
         f"Severity: {alert.severity}{held}{kept}. Dashboard: `{alert.dashboard}`.",
         _of_any(alert.description),
-        f"**First:** {_of_any(alert.action)}",
+        f"**First:** {_of_any(alert.first or alert.action)}",
         "\n".join(f"{number}. {step}" for number, step in enumerate(alert.steps, start=1)),
         f"Source: {alert.source}." if alert.source else "",
         f"Needs of the GPU: {rows}. A GPU without them has no such alert." if rows else "",

@@ -63,9 +63,8 @@ class Alarms:
 
     @property
     def lasting(self) -> list[Finding]:
-        """All findings that last, as they were last reported."""
-        opened = [*self._open.values(), *([self._summary] if self._summary is not None else [])]
-        return [one.published for one in opened if one.published is not None]
+        """All findings that last, with their newest values; not the summary of those whose page is held."""
+        return [one.present for one in self._open.values() if one.present is not None]
 
     @property
     def held(self) -> int:
@@ -83,7 +82,7 @@ class Alarms:
         """Update candidates and findings by the results of a cycle.
 
         Args:
-            found: Candidates that hold now, at most one of each series; their ids and begins are not used.
+            found: Candidates that hold now, at most one of each series; their ids are not used.
             watched: Number of series that are watched, with and without a candidate.
             time_ns: Time of the cycle, Unix nanoseconds, later than that of the last one unless clocks were set back;
                 0 before a series has reported.
@@ -139,7 +138,7 @@ class Alarms:
         """Accept candidates that are strong enough, and those that they explain."""
         candidates = self.candidates
         candidates.accept(watched, bars(self.known, time_ns), places.unit_of)
-        # Within a unit that has a fault, all that have a prediction are watched: m = k in e-BH.
+        # Within a unit that has a fault, all that have a prediction are watched: m = k.
         least = -math.log(self._settings.false_discovery_ratio)
         for one in joining(candidates.by_series.values(), places, least):
             one.is_accepted = True
@@ -199,9 +198,11 @@ class Alarms:
             finding = self._within_budget(one, time_ns)
             opened = self._open[finding.finding_id]
             repeated = time_ns - opened.published_ns >= REPEAT_NS
-            if is_news(opened.published, finding) or repeated:
+            if opened.published is None or is_news(opened.published, finding) or repeated:
                 opened.published, opened.published_ns = finding, time_ns
                 changed.append(finding)
+            # The evidence is that of the report: a later deploy is not the one that made it slower.
+            opened.present = replace(finding, evidence=opened.published.evidence)
         return changed
 
     def _within_budget(self, finding: Finding, time_ns: int) -> Finding:

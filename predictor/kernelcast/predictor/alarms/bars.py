@@ -1,7 +1,7 @@
 """Higher acceptance bars for series that people marked as false alarms, and the precision that the marks show.
 
 The bar of a series is a factor, 1 without marks: `FindingCandidates.accept` multiplies the time that an observed
-candidate must last by it, and divides the e-value of a predicted one. Precision goes to the predictor's own metrics.
+candidate must last by it, and divides the score of a predicted one. Precision goes to the predictor's own metrics.
 """
 
 from collections import Counter

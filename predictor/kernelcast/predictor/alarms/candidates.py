@@ -6,6 +6,7 @@
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from kernelcast.predictor.alarms import discovery
 from kernelcast.predictor.alarms.settings import AlarmSettings
@@ -18,6 +19,12 @@ SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 CandidateKey = tuple[str, tuple[tuple[str, str], ...], bool]
 """Metric, labels, and whether a deploy is the cause: it is a finding beside another fault of the same series."""
 NANOSECONDS = 1_000_000_000
+IMMINENT_SECONDS: Final = 3600.0
+"""Time within which a nearly certain breach is reported without the evidence that many series ask for.
+
+In the fleets of seeds 7 and 8 with 100,000 watched series, 5 of 6 slow faults were paged before their limit without it,
+all 6 with it, at 3.1 and 3.2 pages a day; 2 hours gave 20 minutes more lead and as many pages.
+"""
 
 
 @dataclass(slots=True)
@@ -31,7 +38,7 @@ class FindingCandidate:
         begins_ns: Times at which it appeared, also after a break, the newest last; at most `AlarmSettings.flaps`.
         is_accepted: Whether it belongs to a finding.
         finding_id: That finding; empty before.
-        log_e: Logarithm of the e-value of a prediction in the last cycle; negative infinity for another candidate.
+        log_score: Logarithm of the score of a prediction in the last cycle; negative infinity for another candidate.
     """
 
     latest: Finding
@@ -40,7 +47,7 @@ class FindingCandidate:
     begins_ns: tuple[int, ...]
     is_accepted: bool = False
     finding_id: str = ""
-    log_e: float = field(default=-math.inf, compare=False)
+    log_score: float = field(default=-math.inf, compare=False)
 
     @property
     def series(self) -> SeriesKey:
@@ -81,7 +88,8 @@ class FindingCandidates:
             if known is not None:
                 self._seen_again(known, one, time_ns)
             elif len(self.by_series) < self._settings.max_series:
-                self.by_series[key] = FindingCandidate(one, time_ns, time_ns, (time_ns,))
+                since_ns = _since_ns(one, time_ns)
+                self.by_series[key] = FindingCandidate(one, since_ns, time_ns, (time_ns,))
             else:
                 self.refused += 1
         gone = [key for key, one in self.by_series.items() if time_ns - one.seen_ns > self.linger_ns(one)]
@@ -122,17 +130,19 @@ class FindingCandidates:
         for one in self.by_series.values():
             lasting_seconds = (one.seen_ns - one.since_ns) / NANOSECONDS
             bar = bars.get(one.series, 1.0)
-            one.log_e = -math.inf
+            one.log_score = -math.inf
             if one.latest.state is FindingState.PASSED or (_is_observed_page(one.latest) and bar <= 1.0):
                 one.is_accepted = True
             elif one.latest.state is FindingState.OBSERVED or one.latest.probability is None:
                 one.is_accepted |= lasting_seconds >= bar * self._settings.hold_seconds
             else:
-                one.log_e = discovery.log_e_value(one.latest.probability, lasting_seconds, bar)
+                # Waiting for more evidence would take as long as the limit is away.
+                one.is_accepted |= _is_imminent(one.latest) and lasting_seconds >= bar * self._settings.hold_seconds
+                one.log_score = discovery.log_score(one.latest.probability, lasting_seconds, bar)
                 predicted.append(one)
         units = [unit_of(one.latest) for one in predicted]
         ratio = self._settings.false_discovery_ratio
-        strong = discovery.accepted([one.log_e for one in predicted], units, watched, ratio)
+        strong = discovery.accepted([one.log_score for one in predicted], units, watched, ratio)
         for one, is_strong in zip(predicted, strong.tolist(), strict=True):
             one.is_accepted |= is_strong
 
@@ -140,9 +150,22 @@ class FindingCandidates:
         if known.seen_ns < self.updated_ns:
             known.begins_ns = (*known.begins_ns, time_ns)[-self._settings.flaps :]
             if not known.is_accepted:
-                # The e-value of a prediction grows with the time for which it lasts without a break.
+                # The score of a prediction grows with the time for which it lasts without a break.
                 known.since_ns = time_ns
+        # A past that was read later shows an earlier begin.
+        known.since_ns = min(known.since_ns, _since_ns(one, time_ns))
         known.latest, known.seen_ns = one, time_ns
+
+
+def _is_imminent(found: Finding) -> bool:
+    """Whether the limit is reached within an hour with a probability of at least .9."""
+    late = found.seconds_to_limit[2] if found.seconds_to_limit is not None else None
+    return late is not None and late <= IMMINENT_SECONDS
+
+
+def _since_ns(found: Finding, time_ns: int) -> int:
+    """Begin of a prediction: its alert may have begun in a history that was there before this process."""
+    return min(found.began_ns or time_ns, time_ns) if found.state is not FindingState.OBSERVED else time_ns
 
 
 def _is_observed_page(found: Finding) -> bool:

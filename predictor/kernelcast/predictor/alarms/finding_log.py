@@ -8,13 +8,13 @@ import json
 import math
 import threading
 import zlib
-from collections import Counter as Counted
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from kernelcast.predictor.alarms.alarms import NO_DEPLOYS, Alarms
 from kernelcast.predictor.alarms.bars import LASTING_NS, precision, verdicts
@@ -28,10 +28,21 @@ from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.catalogue import predictor as rows
 from kernelcast.wire.catalogue.forecast import SUBJECT_LABELS
 from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError, WireError
 from kernelcast.wire.events import to_event
-from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, FindingState, Scope, Severity, Verdict
+from kernelcast.wire.findings import (
+    LIMIT_QUANTILES,
+    EndReason,
+    Finding,
+    FindingEvidence,
+    FindingState,
+    Mark,
+    Scope,
+    Severity,
+    Verdict,
+)
 from kernelcast.wire.topics import FINDINGS
 
 MAX_FORGOTTEN_NS: Final = 3600 * 1_000_000_000
@@ -40,16 +51,72 @@ MARKS: Final = "marks"
 """Label `source` of the precision that people's marks show."""
 MAX_LABEL_BYTES: Final = 16 * 1024
 """Labels of a finding whose labels are too long for an event; they come from other producers."""
-LASTING: Final = tuple(state for state in FindingState if state is not FindingState.OVER)
-"""States of a finding that has not ended."""
+HELD: Final = "held"
+"""Label `urgency` of a page beyond the budget."""
+_NANOSECONDS: Final = 1e9
+
+
+class FindingSeries(Collector):
+    """The series of each finding that lasts. Scrapes read it on another thread than the one that sets it.
+
+    Attributes:
+        findings: Those that last, replaced as a whole after each cycle.
+        time_ns: Time up to which they are known, Unix nanoseconds; 0 before the first cycle.
+    """
+
+    def __init__(self) -> None:
+        self.findings: Sequence[Finding] = ()
+        self.time_ns = 0
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """A family for each row, also while there is no finding."""
+        known = (rows.FINDING_SINCE, rows.FINDING_VALUE, rows.FINDING_LIMIT, rows.FINDING_EXPECTED, rows.FINDINGS_TIME)
+        families = {row: GaugeMetricFamily(row.prometheus_name, row.help, labels=row.labels) for row in known}
+        for finding in self.findings:
+            labels = list(_series_labels(finding))
+            for row, value in _values(finding):
+                families[row].add_metric(labels, value)
+            for quantile, when in _expected(finding):
+                families[rows.FINDING_EXPECTED].add_metric([*labels, quantile], when)
+        if self.time_ns:
+            families[rows.FINDINGS_TIME].add_metric([], self.time_ns / _NANOSECONDS)
+        return families.values()
+
+
+def _series_labels(finding: Finding) -> Iterator[str]:
+    own = {
+        "finding_id": finding.finding_id,
+        "scope": finding.scope,
+        "metric": finding.metric,
+        "cause": finding.cause,
+        "state": finding.state,
+        "urgency": HELD if finding.held else finding.severity,
+    }
+    labels = dict(finding.labels) | own
+    return (str(labels.get(name, "")) for name in rows.FINDING_LABELS)
+
+
+def _values(finding: Finding) -> Iterator[tuple[Metric, float]]:
+    since_ns = finding.passed_ns if finding.state is FindingState.PASSED else finding.began_ns
+    yield rows.FINDING_SINCE, since_ns / _NANOSECONDS
+    for row, value in ((rows.FINDING_VALUE, finding.value), (rows.FINDING_LIMIT, finding.limit)):
+        if value is not None:
+            yield row, value
+
+
+def _expected(finding: Finding) -> Iterator[tuple[str, float]]:
+    if finding.state is FindingState.PREDICTED and finding.seconds_to_limit is not None:
+        for quantile, seconds in zip(LIMIT_QUANTILES, finding.seconds_to_limit, strict=True):
+            if seconds is not None:
+                yield quantile, finding.updated_ns / _NANOSECONDS + seconds
 
 
 class FindingMeasures:
     """The predictor's own metrics about findings."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        findings = gauge(rows.FINDINGS, registry)
-        self._findings = {each: findings.labels(*each) for each in product(Cause, Severity, LASTING)}
+        self._series = FindingSeries()
+        registry.register(self._series)
         self._held = gauge(rows.FINDINGS_HELD, registry)
         self._changes = counter(rows.FINDING_CHANGES, registry)
         self._pages = counter(rows.PAGES, registry)
@@ -59,18 +126,17 @@ class FindingMeasures:
         self._refused_before = 0
         for state in FindingState:
             self._changes.labels(state)
-        self._count({})
         self.marked(dict.fromkeys(Verdict, 0))
 
-    def changed(self, changes: Iterable[Finding], pages: int, alarms: Alarms) -> None:
-        """Count one cycle."""
+    def changed(self, changes: Iterable[Finding], pages: int, alarms: Alarms, time_ns: int) -> None:
+        """Show the findings after a cycle, and count its changes."""
+        self._series.findings, self._series.time_ns = tuple(alarms.lasting), time_ns
         for one in changes:
             self._changes.labels(one.state).inc()
         self._pages.inc(pages)
         self._held.set(alarms.held)
         self._refused.inc(alarms.candidates.refused - self._refused_before)
         self._refused_before = alarms.candidates.refused
-        self._count(Counted((one.cause, one.severity, one.state) for one in alarms.lasting))
 
     def marked(self, counts: dict[Verdict, int]) -> None:
         """Set the number of marks, and the precision that they show."""
@@ -81,10 +147,6 @@ class FindingMeasures:
             self._precision.labels(MARKS).set(shown)
         else:
             self._precision.remove(MARKS)
-
-    def _count(self, counts: Mapping[tuple[Cause, Severity, FindingState], int]) -> None:
-        for each, number in self._findings.items():
-            number.set(counts.get(each, 0))
 
 
 class FindingLog:
@@ -174,7 +236,7 @@ class FindingLog:
             paged = set(self.alarms.budget.paged_ns)
             changes = self.alarms.step(map(_finite, candidates), watched, time_ns, deploys_over, programs)
             pages = len(set(self.alarms.budget.paged_ns) - paged)
-            self._measures.changed(changes, pages, self.alarms)
+            self._measures.changed(changes, pages, self.alarms, time_ns)
             self._measures.marked(verdicts(self.alarms.known, time_ns))
         for one in changes:
             self._producer.send(FINDINGS.name, key=one.finding_id.encode(), value=self._encode(one, time_ns))
@@ -198,6 +260,11 @@ class FindingLog:
         """
         return self._follower.poll(timeout_seconds)
 
+    def known(self) -> tuple[dict[str, Finding], dict[str, Mark]]:
+        """Findings and marks by the finding's id; from any thread."""
+        with self._lock:
+            return dict(self.alarms.known.findings), dict(self.alarms.known.marks)
+
     @property
     def caught_up(self) -> bool:
         """Whether every message that was on Kafka at the start has been read."""
@@ -208,10 +275,13 @@ class FindingLog:
         self._follower.close(timeout_seconds)
 
     def _take(self, message: Any) -> None:
-        if message.value() is None:
-            return
+        if message.value() is not None:
+            self.add(message.value())
+
+    def add(self, event: bytes) -> None:
+        """Take a finding or a mark, as the topic has it; from any thread."""
         with self._lock:
-            added = self.alarms.known.add(message.value())
+            added = self.alarms.known.add(event)
             if added is None:
                 return
             before, finding = added

@@ -29,6 +29,8 @@ class Open:
         began_ns: Its begin.
         members: Series that belong to it.
         published: As it was last reported; None before.
+        present: As it is in the present cycle, with the evidence of the last report; before the first cycle after a
+            start, as last reported.
         published_ns: When that was.
         was_paged: Whether its page was sent; it needs no second one, also after it was a ticket for a while.
     """
@@ -40,6 +42,7 @@ class Open:
     began_ns: int
     members: set[CandidateKey] = field(default_factory=set)
     published: Finding | None = None
+    present: Finding | None = None
     published_ns: int = 0
     was_paged: bool = False
 
@@ -54,11 +57,12 @@ def build(opened: Open, members: Sequence[FindingCandidate], time_ns: int, *, he
     """Describe a group by its leading candidate."""
     lead = primary(members)
     paged = any(one.latest.severity is Severity.PAGE for one in members)
+    state = advance(members, opened.published)
     chances = [one.latest.probability for one in members if one.latest.probability is not None]
     return Finding(
         finding_id=opened.finding_id,
         cause=lead.cause,
-        state=advance(members, opened.published),
+        state=state,
         severity=Severity.PAGE if paged else Severity.TICKET,
         scope=opened.scope,
         labels=_labels(opened, members),
@@ -68,6 +72,7 @@ def build(opened: Open, members: Sequence[FindingCandidate], time_ns: int, *, he
         probability=max(chances, default=None),
         seconds_to_limit=lead.seconds_to_limit,
         began_ns=opened.began_ns,
+        passed_ns=_passed_ns(members, opened.published, time_ns) if state is FindingState.PASSED else 0,
         updated_ns=not_before(opened.published, time_ns),
         series=len(members),
         held=held,
@@ -88,6 +93,7 @@ def over(last: Finding, time_ns: int, reason: EndReason = EndReason.CLEARED) -> 
         value=last.value,
         limit=last.limit,
         began_ns=min(last.began_ns, time_ns),
+        passed_ns=min(last.passed_ns, time_ns),
         updated_ns=not_before(last, time_ns),
         ended_ns=time_ns,
         series=last.series,
@@ -108,6 +114,12 @@ def is_news(before: Finding | None, now: Finding) -> bool:
         return True
     changing = ("cause", "state", "severity", "scope", "labels", "held")
     return any(getattr(before, name) != getattr(now, name) for name in changing)
+
+
+def _passed_ns(members: Sequence[FindingCandidate], before: Finding | None, time_ns: int) -> int:
+    """When the first of the limits was passed, Unix nanoseconds."""
+    known = [one.latest.passed_ns for one in members] + ([] if before is None else [before.passed_ns])
+    return min((each_ns for each_ns in known if each_ns), default=time_ns)
 
 
 def _labels(opened: Open, members: Sequence[FindingCandidate]) -> Labels:

@@ -139,7 +139,7 @@ class Places:
         return Scope.SERIES, repr(found.labels), found.cause
 
 
-def joining(candidates: Iterable[FindingCandidate], places: Places, least_log_e: float) -> list[FindingCandidate]:
+def joining(candidates: Iterable[FindingCandidate], places: Places, least_log_score: float) -> list[FindingCandidate]:
     """Predictions that are too weak alone, but share a unit and a cause with an accepted candidate.
 
     The first page about a hot rack then names the rack, instead of one GPU after the other.
@@ -147,9 +147,9 @@ def joining(candidates: Iterable[FindingCandidate], places: Places, least_log_e:
     Args:
         candidates: All of them.
         places: Finds the places of series.
-        least_log_e: Logarithm of the e-value that a prediction needs to join.
+        least_log_score: Logarithm of the score that a prediction needs to join.
     """
-    able = [one for one in candidates if one.is_accepted or one.log_e >= least_log_e]
+    able = [one for one in candidates if one.is_accepted or one.log_score >= least_log_score]
     if all(one.is_accepted for one in able) or not any(one.is_accepted for one in able):
         return []
     placed = [(one, places.of(one.latest.labels)) for one in able]

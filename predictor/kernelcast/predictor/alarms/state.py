@@ -118,6 +118,7 @@ def _open(data: Mapping[str, Any]) -> Open:
         cause=None if data["cause"] is None else Cause(data["cause"]),
         began_ns=int(data["began_ns"]),
         published=published,
+        present=published,
         published_ns=int(data["published_ns"]),
         was_paged=bool(data["was_paged"]),
     )

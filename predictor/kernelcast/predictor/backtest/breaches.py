@@ -138,12 +138,13 @@ def breach_columns(batch: SeriesBatch, options: BreachOptions) -> dict[str, Floa
     values = trailing_mean(batch.panel.values, clock.width)
     process, version = options.companions.runs(batch)
     replaced = replaced_within(process, clock.width)
-    unknown = np.zeros(batch.panel.rows, dtype=np.bool_)
-    _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, unknown, traits))
+    _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, traits.reserves, traits))
     ends = range(min(MIN_BLOCKS, mean.shape[1] + 1), mean.shape[1] + 1)
     rule = DetectorOptions(clock.horizons, clock.alarm_horizons, shipped(), clock.scale)
     ends_of_blocks = np.arange(1, mean.shape[1] + 1) * clock.width - 1
-    blocks = SeriesBlocks(mean, median, usage, process[:, ends_of_blocks], version[:, ends_of_blocks])
+    first = round(batch.series[0].start_seconds / (clock.scale * BLOCK_SECONDS))
+    runs = (process[:, ends_of_blocks], version[:, ends_of_blocks])
+    blocks = SeriesBlocks.of(mean, median, usage, *runs, averaged=traits.resolution > 0, first=first)
     alarms = AlarmState.quiet(batch.panel.rows)
     known = np.isfinite(mean)
     for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):
@@ -177,4 +178,5 @@ def _traits(limits: Floats, options: BreachOptions) -> Traits:
         below=np.full(rows, options.below),
         resolution=np.full(rows, meaning.resolution),
         settling_blocks=np.full(rows, round(meaning.settling_seconds / BLOCK_SECONDS), np.int64),
+        reserves=np.full(rows, meaning.reserved),
     )

@@ -65,6 +65,7 @@ class Cycle:
     ) -> None:
         self._pending: PredictorSettings | None = None
         self._unused = ProgramChanges()
+        self._refilled: list[Ints] = []
         self._windows = windows
         self._lock = lock
         self._timer = timer
@@ -104,6 +105,8 @@ class Cycle:
         self._apply_settings()
         rows, newest = self._live(now_seconds)
         self.histories.advance(rows)
+        while self._refilled:
+            self.detection.memory.evaluate_again(self._refilled.pop())
         # Before their use: a change that cannot be used must not end each later cycle.
         self._unused = ProgramChanges()
         before = self.detection.regimes_begun
@@ -122,6 +125,10 @@ class Cycle:
     def change(self, settings: PredictorSettings) -> None:
         """Apply thresholds, horizons and selections with the next cycle; callable from any thread."""
         self._pending = settings
+
+    def evaluate_again(self, rows: Ints) -> None:
+        """Evaluate the newest blocks of rows in the next cycle: they have another past; callable from any thread."""
+        self._refilled.append(rows)
 
     def forecast_of(self, row: int) -> SeriesForecast | None:
         """The forecast of a row from its newest or second newest block; None without one."""

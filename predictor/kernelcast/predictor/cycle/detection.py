@@ -14,7 +14,8 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Ints
 from kernelcast.predictor.cycle import programs
 from kernelcast.predictor.cycle.memory import DetectorMemory
-from kernelcast.predictor.cycle.panels import PanelSource
+from kernelcast.predictor.cycle.panels import LEAST_BLOCKS, PanelSource
+from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import Calibrator, shipped
 from kernelcast.predictor.passage.detector import Evaluation
 from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions, limit_passed, run
@@ -27,6 +28,8 @@ CHUNK_ROWS: Final = 2048
 """Rows evaluated together, which bounds the memory of their two days of blocks."""
 CATCH_UP_BLOCKS: Final = 12
 """Blocks evaluated after a gap or a restart: enough for the alert rule to fire."""
+DATED_BLOCKS: Final = 72
+"""Blocks in which the begin of an alert is looked for that the first evaluation of a series finds: six hours."""
 DAY_SECONDS: Final = 86_400.0
 """Farthest horizon of a breach probability in seconds of the detector: 288 blocks."""
 
@@ -75,10 +78,13 @@ class Detection:
         # Times of restored rows, which are not evaluated yet, may be those of a clock that was set back since then.
         self._turn_back(rows, newest, (memory.evaluated[rows] > ended) | (memory.evaluated[rows] == EMPTY))
         steps = np.clip(ended - memory.evaluated[rows], 0, CATCH_UP_BLOCKS)
+        first = memory.evaluated[rows] == EMPTY
         for chosen, block, count in _groups(ended, steps):
             for begin in range(0, len(chosen), CHUNK_ROWS):
                 part = chosen[begin : begin + CHUNK_ROWS]
                 self._evaluate(rows[part], block, count, known_versions[part])
+            fires = memory.firing[rows[chosen]] | memory.beyond[rows[chosen]]
+            self._date(rows[chosen[first[chosen] & fires]], block)
         self._watch_limits(rows, newest)
         evaluated: Ints = rows[steps > 0]
         return evaluated
@@ -114,6 +120,26 @@ class Detection:
         memory.process[rows] = blocks.process[:, -1]
         memory.baseline[rows] = np.where(own, moment.found.limit / traits.baseline_ratio, np.nan)
         self._abstain(rows, moment.found)
+
+    def _date(self, rows: Ints, block: int) -> None:
+        """Find the begin of alerts in a history that was there before this process, such as one from Prometheus."""
+        if not len(rows):
+            return
+        source, memory = self._source, self.memory
+        blocks = source.blocks(rows, block, known_versions=np.zeros(len(rows), np.bool_))
+        length = blocks.mean.shape[1]
+        options = replace(self._options, asked=source.attributes.asked(rows, self.horizons_seconds))
+        if self.calibration_of is not None:
+            options = replace(options, calibration=self.calibration_of(rows))
+        ends = range(max(length - DATED_BLOCKS, LEAST_BLOCKS // 2) + 1, length + 1)
+        begun, passed = np.zeros((2, len(rows)), np.int64)
+        for moment in run(blocks, self._traits(rows), options, ends=ends, alarms=AlarmState.quiet(len(rows))):
+            for dates, holds in ((begun, moment.alarms.firing | moment.found.beyond), (passed, moment.found.beyond)):
+                dates[:] = np.where(holds, np.where(dates == 0, moment.end, dates), 0)
+        for dates, times_ns in ((begun, memory.since_ns), (passed, memory.crossed_ns)):
+            found_ns = (block - length + dates + 1) * source.histories.block_ns
+            earlier = (dates > 0) & ((times_ns[rows] == 0) | (found_ns < times_ns[rows]))
+            times_ns[rows[earlier]] = found_ns[earlier]
 
     def _abstain(self, rows: Ints, found: Evaluation) -> None:
         """Withdraw probabilities of series that are too short, or too noisy to have a usual value."""
@@ -193,7 +219,9 @@ class Detection:
             mean = source.recent_mean(part, newest[begin : begin + CHUNK_ROWS])
             replaced = (source.present_process(part) != memory.process[part])[:, None]
             limit = np.where(np.isfinite(traits.limit), traits.limit, memory.limit[part])
-            passed = limit_passed(mean[:, None], replaced, limit, memory.silent[part], traits)[:, 0]
+            # What a program reserves at its start is known with the first evaluation.
+            silent = memory.silent[part] | (traits.reserves & (memory.known_blocks[part] < MIN_BLOCKS))
+            passed = limit_passed(mean[:, None], replaced, limit, silent, traits)[:, 0]
             memory.limit[part] = limit
             time_ns = newest[begin : begin + CHUNK_ROWS] * source.windows.interval_ns
             passed &= ~(source.trials.within(part, time_ns) | source.attributes.excused_now(part, time_ns))
@@ -205,7 +233,7 @@ class Detection:
         # A companion without a value leaves the last limit in force.
         absolute = ~self._source.attributes.kernel[rows]
         known = np.where(absolute & np.isnan(traits.limit), self.memory.limit[rows], traits.limit)
-        return Traits(known, traits.baseline_ratio, traits.below, traits.resolution, traits.settling_blocks)
+        return replace(traits, limit=known)
 
     @property
     def _too_far(self) -> Ints:

@@ -57,6 +57,7 @@ def finding_of(prediction: Prediction, *, since_ns: int) -> Finding:
         probability=max(degradation.probability.values(), default=None),
         seconds_to_limit=_times(degradation),
         began_ns=since_ns,
+        passed_ns=degradation.crossed_ns,
         updated_ns=prediction.end_ns,
         evidence=(evidence, *degradation.evidence),
     )

@@ -41,6 +41,7 @@ class DetectorMemory:
         value: Mean of the newest block.
         process: Number of the process at the end of the newest block.
         since_ns: Since when the alert fires; 0 while it does not.
+        probable: Whether the row is published because a breach is probable; with hysteresis.
         probability: Shape (rows, h), of a breach within each horizon.
         answered: Shape (rows, h), whether the history suffices for the horizon.
         seconds: Shape (rows, 3), time to the limit, by quantile.
@@ -66,6 +67,7 @@ class DetectorMemory:
         self.value: Floats = np.zeros(0)
         self.process: Ints = np.zeros(0, np.int64)
         self.since_ns: Ints = np.zeros(0, np.int64)
+        self.probable: Bools = np.zeros(0, np.bool_)
         self.probability: Float32s = np.zeros((0, horizons), np.float32)
         self.answered: Bools = np.ones((0, horizons), np.bool_)
         self.seconds: Float32s = np.zeros((0, QUANTILES), np.float32)
@@ -102,6 +104,10 @@ class DetectorMemory:
         self.since_ns[rows] = np.minimum(self.since_ns[rows], now_ns)
         self.crossed_ns[rows] = np.minimum(self.crossed_ns[rows], now_ns)
 
+    def evaluate_again(self, rows: Ints) -> None:
+        """Forget which blocks of rows were evaluated; rows that are not synced yet have no such block."""
+        self.evaluated[rows[rows < len(self.evaluated)]] = EMPTY
+
     def has_passed(self, row: int) -> bool:
         """Whether the limit of a row is passed now."""
         return bool(self.passed[row] or self.beyond[row])
@@ -122,10 +128,15 @@ class DetectorMemory:
         self.answered[rows] = moment.answered
 
     def saved_alarms(self, rows: Ints, generations: Ints) -> Ints:
-        """State of alerts, shape (n, 2): 0 for none, 1, or when the limit was passed; and since when one fires."""
+        """State of alerts, shape (n, 2).
+
+        First -1 for a breach that is probable without an alert, 0 for nothing, 1 for an alert, or when its limit was
+        passed; then since when the alert fires.
+        """
         saved = np.zeros((len(rows), 2), np.int64)
         known = self.holds(rows, generations)
-        state = self.firing[rows[known]] * np.maximum(self.crossed_ns[rows[known]], 1)
+        alert = np.maximum(self.crossed_ns[rows[known]], 1)
+        state = np.where(self.firing[rows[known]], alert, -self.probable[rows[known]].astype(np.int64))
         saved[known] = np.stack([state, self.since_ns[rows[known]]], axis=1)
         return saved
 
@@ -134,10 +145,12 @@ class DetectorMemory:
         self.firing[rows] = saved[:, 0] > 0
         self.crossed_ns[rows] = np.where(saved[:, 0] > 1, saved[:, 0], 0)
         self.since_ns[rows] = saved[:, 1]
+        self.probable[rows] = saved[:, 0] != 0
 
     def silence(self, rows: Ints) -> None:
         """Take back the alert and the probabilities of rows that are not to be judged."""
         self.firing[rows] = self.beyond[rows] = self.passed[rows] = False
+        self.probable[rows] = False
         self.near[rows] = self.far[rows] = 0
         self.probability[rows], self.seconds[rows] = np.nan, np.inf
 
@@ -171,6 +184,7 @@ _COLUMNS: Final[dict[str, float]] = {
     "value": np.nan,
     "process": 0,
     "since_ns": 0,
+    "probable": False,
     "probability": np.nan,
     "answered": True,
     "seconds": np.inf,

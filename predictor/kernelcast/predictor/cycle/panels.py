@@ -101,6 +101,7 @@ class PanelSource:
             below=known.below[rows],
             resolution=known.column("resolution", rows),
             settling_blocks=known.settling_blocks(rows),
+            reserves=known.column("reserved", rows) > 0,
         )
 
     def blocks(self, rows: Ints, newest: int, *, known_versions: Bools) -> SeriesBlocks:
@@ -121,7 +122,11 @@ class PanelSource:
         process = self.histories.processes(rows, newest)[:, kept] + started + regime
         version = np.where(known_versions[:, None], regime, -1)
         mean, median = self.trials.masked(rows, newest, mean[:, kept], median[:, kept])
-        return SeriesBlocks(mean, median, self._load(rows, newest)[:, kept], process, version)
+        hours = self.histories.hours(rows, newest)
+        begun = np.flatnonzero(np.isfinite(hours).any(axis=0))
+        hours = hours[:, int(begun[0]) if len(begun) else hours.shape[1] :]
+        phase = np.full(len(rows), (newest + 1) % self.histories.hour_blocks, np.int64)
+        return SeriesBlocks(mean, median, self._load(rows, newest)[:, kept], process, version, hours, phase)
 
     def present_process(self, rows: Ints) -> Ints:
         """Number of the process of each row now, counted as in `blocks`."""

@@ -34,6 +34,8 @@ from kernelcast.wire.findings import Finding
 
 PUBLISHED_PROBABILITY: Final = 0.4
 """Probability of a breach from which a series is published although no alert fires; half of that which raises one."""
+WITHDRAWN_PROBABILITY: Final = 0.2
+"""Probability below which it is no longer published: half of the other, so that noise around it draws nothing twice."""
 
 
 class Publication:
@@ -85,7 +87,7 @@ class Publication:
         alarmed = memory.firing[rows] | memory.passed[rows] | memory.beyond[rows]
         excused = attributes.excused_now(rows, newest * self._source.windows.interval_ns)
         report.abstentions[Abstention.CALENDAR] += int((excused & alarmed).sum())
-        flagged = attributes.judged[rows] & ~excused & (alarmed | (highest >= PUBLISHED_PROBABILITY))
+        flagged = attributes.judged[rows] & ~excused & (alarmed | self._probable(rows, highest))
         known, faults = self._faults.run()
         causes = self.explanations(rows, newest, flagged, known, report)
         self._date_alarms(rows, newest, alarmed & flagged)
@@ -115,6 +117,14 @@ class Publication:
         carried = np.where(self.degradations.answered(rows), self._detection.memory.probability[rows], np.nan)
         highest: Floats = np.nan_to_num(carried).max(axis=1, initial=0.0)
         return highest
+
+    def _probable(self, rows: Ints, highest: Floats) -> Bools:
+        """Rows whose breach is probable, from one bound until the other, shape (n,)."""
+        memory = self._detection.memory
+        stays = memory.probable[rows] & (highest >= WITHDRAWN_PROBABILITY)
+        memory.probable[rows] = (highest >= PUBLISHED_PROBABILITY) | stays
+        found: Bools = memory.probable[rows]
+        return found
 
     def _by_urgency(self, rows: Ints, causes: dict[int, FoundCause], urgency: Floats) -> Ints:
         """Places of the rows that are published, the most urgent first: only the first ones may be forecast."""

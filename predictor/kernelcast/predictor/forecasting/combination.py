@@ -15,7 +15,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
-from kernelcast.predictor.forecasting.error_quantiles import MIN_ERRORS, PastErrors
+from kernelcast.predictor.forecasting.error_quantiles import MIDDLE, MIN_ERRORS, PastErrors, unbiased
 from kernelcast.predictor.forecasting.methods import NAIVE, Methods, installed
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.rolling import begun, forward_filled, lagged, recent_mean
@@ -87,7 +87,8 @@ def _forecast(
     center, since = combined(found, filled, known, lead)
     if models:
         center = selected(center, at_least(models, floor), filled, known, lead)[0]
-    quantiles = PastErrors(center, filled, known, lead).quantiles(levels, since)
+    quantiles = PastErrors(center, filled, known, lead).quantiles((*levels, *MIDDLE), since)
+    center, quantiles = unbiased(center, quantiles[len(levels) :]), quantiles[: len(levels)]
     return LeadForecast(np.maximum(center, floor), np.maximum(quantiles, floor), np.where(had, filled, np.nan))
 
 

@@ -27,6 +27,8 @@ SCALE_MEMORY_INTERVALS: Final = 72.0
 """Intervals after which an error has lost 63 % of its weight in the size of the newest ones."""
 LARGEST_RATIO: Final = 8.0
 """Largest ratio, and smallest inverse one, of the newest errors to all that counts."""
+MIDDLE: Final = (0.25, 0.75)
+"""Levels between which the centre of a forecast lies; one that its own errors put elsewhere is biased."""
 MIN_BLOCK: Final = 8
 """After t intervals the quantiles are computed again each `max(MIN_BLOCK, t / UPDATES)`, whatever comes later."""
 
@@ -82,6 +84,17 @@ class PastErrors:
             first = np.minimum(since[:, begin] + self._lead, begin + 1 - LEAST_ALIKE - self._lead)
             part = np.where(np.arange(oldest, begin + 1) >= first[:, None], part, np.nan)
         return _row_quantiles(part, levels)
+
+
+def unbiased(center: Floats, middle: Floats) -> Floats:
+    """Centres moved into the middle half of their own distribution, so that no mean lies outside its own band.
+
+    Args:
+        center: Shape (...).
+        middle: Quantiles at `MIDDLE`, shape (2, ...); NaN where too few errors are known.
+    """
+    found: Floats = np.fmin(np.fmax(center, middle[0]), middle[1])
+    return found
 
 
 def recent_sizes(errors: Floats) -> Floats:

@@ -19,7 +19,7 @@ from kernelcast.predictor.forecasting.combination import (
     weighted_median,
 )
 from kernelcast.predictor.forecasting.deep.panel import FittedPanel
-from kernelcast.predictor.forecasting.error_quantiles import MIN_ERRORS, PastErrors
+from kernelcast.predictor.forecasting.error_quantiles import MIDDLE, MIN_ERRORS, PastErrors, unbiased
 from kernelcast.predictor.forecasting.methods import NAIVE, for_leads, installed
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.rolling import begun, forward_filled
@@ -84,8 +84,9 @@ def forecast_leads(
             if fitted is not None and (models := fitted.forecasts(lead, rows)):
                 center, shares = selected(center, at_least(models, floor), filled, known, lead)
                 fitted.used[rows] |= shares[:, 0] < 1.0
-            medians[rows, place] = np.maximum(center[:, -1], floor[:, -1])
             errors = PastErrors(center, filled, known, lead)
+            last = unbiased(center[:, -1], errors.quantiles_at(panel.length - 1, MIDDLE, since))
+            medians[rows, place] = np.maximum(last, floor[:, -1])
             for found, end in ((quantiles, panel.length - 1), (due, panel.length - 1 - lead)):
                 found[:, rows, place] = np.maximum(errors.quantiles_at(end, levels, since), floor[:, max(end, 0)])
     return medians, quantiles, due
@@ -110,7 +111,7 @@ def _path(
     methods, floor = for_leads(installed(), filled), lowest(filled)
     center = np.empty((len(values), leads))
     own = [lead for lead in own_leads(leads) if lead == 1 or values.shape[1] > lead + MIN_ERRORS]
-    offsets = np.full((len(levels), len(values), len(own)), np.nan)
+    offsets = np.full((len(levels) + len(MIDDLE), len(values), len(own)), np.nan)
     weights: dict[str, Floats] = {}
     shares: Floats = np.ones((len(values), 1))
     for lead in range(1, leads + 1):
@@ -123,14 +124,16 @@ def _path(
             if models := fitted(lead):
                 whole, shares = selected(whole, at_least(models, floor), filled, known, lead)
             since = alike_since(stacked, weight, lead)
-            quantiles = PastErrors(whole, filled, known, lead).quantiles_at(values.shape[1] - 1, levels, since)
+            errors = PastErrors(whole, filled, known, lead)
+            quantiles = errors.quantiles_at(values.shape[1] - 1, (*levels, *MIDDLE), since)
             offsets[:, :, own.index(lead)] = quantiles - whole[:, -1]
         last = np.stack([found[name][:, -1:] for name in weights if name in found])
         present = np.stack([weights[name][:, None] for name in weights if name in found])
         fast = weighted_median(last, np.where(np.isnan(last), 0.0, present))
         center[:, lead - 1] = _shared([fast, *(each[:, -1:] for each in fitted(lead).values())], shares)
     floor = floor[:, -1:]
-    return np.maximum(center, floor), np.maximum(center + _between(offsets, own, leads), floor)
+    drawn = center + _between(offsets, own, leads)
+    return np.maximum(unbiased(center, drawn[len(levels) :]), floor), np.maximum(drawn[: len(levels)], floor)
 
 
 def _shared(forecasts: Sequence[Floats], shares: Floats) -> Floats:

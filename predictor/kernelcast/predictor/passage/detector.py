@@ -21,11 +21,13 @@ from kernelcast.predictor.passage.excursions import (
     explained_by_noise,
     jumps_often,
 )
-from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
+from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise
 from kernelcast.predictor.passage.refill import refilling
-from kernelcast.predictor.passage.series import DAY_BLOCKS, SeriesBlocks, Traits
+from kernelcast.predictor.passage.season import Season, learn
+from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, Trend, estimate
+from kernelcast.predictor.passage.wear import Wear, at_usual_load
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
@@ -34,8 +36,22 @@ _LOAD_STEP_RATIO: Final = 0.1
 """A change of the load by twice this share of its maximum, within three blocks, begins a new trend."""
 _FIRST_DAY_STEPS: Final = 0.1
 """Steps of a gauge per hour by which it may rise on its first day because of day and night, 0.1 degrees an hour."""
-_HOUR_BLOCKS: Final = 12
-"""Blocks of an hour; slopes are per block."""
+REACH_KNOWN: Final = 1.0
+"""Ages of a trend for which it is extrapolated; a fault of D hours is then predicted up to D / 2 before the limit."""
+REACH_UNKNOWN: Final = 0.5
+"""The same while no earlier day shows what is usual: a day's traffic rises for hours, too."""
+REACH_WITHOUT: Final = 4.0
+"""The same where blocks are so short that no day can be seen: there is no season to be mistaken for a drift."""
+_JOB_BLOCKS: Final = 36
+"""Blocks of a job, for the number of jobs that a line rests on."""
+_EMPTY_SHARE: Final = 0.5
+"""Share of a limit below which memory belongs to no program that reserved it."""
+_RESERVED_SHARE: Final = 0.01
+"""Distance from the limit, as a share of it, at which reserved memory wavers around it."""
+_RESERVING_BLOCKS: Final = 6
+"""First half hour of a program, in which it reserves."""
+LEAST_REACH: Final = 3.0
+"""Blocks for which any trend is extrapolated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +61,7 @@ class Evaluation:
     Attributes:
         passage: Probabilities and times.
         limit: Shape (n,), the limit that was used; NaN while the baseline is not learnt.
-        opening: Shape (n,), whether the process is in its first minutes.
+        opening: Shape (n,), whether the process is in its first minutes, or holds what it reserved in them.
         beyond: Shape (n,), whether the newest block is at or beyond the limit; one that follows from the series' own
             baseline must be passed for longer than it usually is.
         prompt: Shape (n,), whether a limit that is passed between the ends of blocks counts at once.
@@ -81,7 +97,7 @@ class Evaluation:
         )
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested series
     blocks: SeriesBlocks,
     traits: Traits,
     *,
@@ -89,6 +105,7 @@ def evaluate(
     calibration: Calibrator | None = None,
     held: Floats | None = None,
     begins: Ints | None = None,
+    day_hours: int = 24,
 ) -> Evaluation:
     """Evaluate series at the end of their newest block.
 
@@ -99,6 +116,7 @@ def evaluate(
         calibration: Applied to the computed probabilities; None for none.
         held: Shape (n,), baselines that hold instead of learnt ones, because something is wrong; NaN for none.
         begins: Shape (n,), first block of each; None for 0.
+        day_hours: Hours of `SeriesBlocks` in a day; 0 where they do not divide it.
     """
     own = np.isnan(traits.limit)
     begins = np.zeros(len(own), np.int64) if begins is None else begins
@@ -115,10 +133,17 @@ def evaluate(
     offset = row_medians(direction * (blocks.mean - robust)[:, -24:])
     adjusted = values - _load_effects(values, blocks.load, begins)
     since = np.maximum(np.maximum(learnt.since, begins), _load_step(blocks.load))
-    settling = traits.settling_blocks
-    trend = estimate(adjusted, since, resolution=traits.resolution / scale, settling=settling, begins=begins)
     target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
-    beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~learnt.opening
+    season = _season(direction * blocks.hours, target, blocks.phase, day_hours)
+    settling = traits.settling_blocks
+    quiet = np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale)
+    usual = season.usual(adjusted, quiet)
+    trend = estimate(
+        adjusted, since, resolution=traits.resolution / scale, settling=settling, begins=begins, usual=usual
+    )
+    # A level that a program took in its first half hour is its normal, wherever the limit is.
+    opening = learnt.opening | (traits.reserves & _reserved(direction * blocks.mean, target))
+    beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~opening
     prompt, erratic = np.ones(len(own), np.bool_), np.zeros(len(own), np.bool_)
     beyond[own], prompt[own], erratic[own] = _judged_by_itself(
         direction[own] * blocks.mean[own],
@@ -130,18 +155,45 @@ def evaluate(
     )
     # Noise whose memory is not known yet looks like a slope, and a limit from the baseline is near.
     trend = trend.flat(own & (_known_blocks(values) < DAY_BLOCKS) & (trend.slope <= CERTAIN_ERRORS * trend.error))
-    quick = np.minimum(trend.noise, np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale))
-    newest = _newest(values[:, -_HOUR_BLOCKS:])
-    returns = ~own & refilling(values, newest, quick, target)
+    quick = np.minimum(trend.noise, quiet)
+    newest = _newest(values[:, -HOUR_BLOCKS:])
+    # Where days agree the season explains the fall.
+    returns = ~own & ~season.is_narrow() & refilling(values, newest, quick, target)
     trend = replace(
         trend.flat(returns),
         reversal=np.maximum(trend.reversal, _daily_slope(values, traits.resolution / scale)),
         noise=np.where(returns, quick, trend.noise),
     )
     level = np.where(returns, newest, trend.level) + np.nan_to_num(offset)
-    headroom = np.where(learnt.opening | erratic, np.nan, target - level)
-    passage = first_passage(trend, headroom, beyond, ~own, horizons_seconds=horizons_seconds, calibration=calibration)
-    return Evaluation(passage, limit, learnt.opening, beyond, prompt, erratic, trend)
+    headroom = np.where(opening | erratic, np.nan, target - level)
+    unknown = REACH_UNKNOWN if day_hours else REACH_WITHOUT
+    reach = np.where(season.known_before(trend.age), REACH_KNOWN, unknown) * trend.age
+    passage = first_passage(
+        trend,
+        headroom,
+        beyond,
+        ~own,
+        reach=np.maximum(reach, LEAST_REACH),
+        rise=_rise(season, level),
+        horizons_seconds=horizons_seconds,
+        calibration=calibration,
+    )
+    loaded = np.isfinite(blocks.load).any(axis=1) & ~own & ~opening
+    if loaded.any():
+        wear = at_usual_load(values[loaded], blocks.load[loaded])
+        worn, room = _by_wear(wear, target[loaded], settling[loaded], begins[loaded])
+        never = np.zeros(len(room), np.bool_)
+        later = first_passage(
+            worn,
+            room,
+            never,
+            never,
+            reach=np.maximum(REACH_KNOWN * worn.age, LEAST_REACH),
+            horizons_seconds=horizons_seconds,
+            calibration=calibration,
+        )
+        passage = _sooner(passage, loaded, later)
+    return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
 
 
 def _judged_by_itself(
@@ -178,6 +230,60 @@ def _noise_below(values: Floats, slow: Bools, trend: Trend) -> tuple[Floats, Flo
     return noise, correlation
 
 
+def _by_wear(wear: Wear, target: Floats, settling: Ints, begins: Ints) -> tuple[Trend, Floats]:
+    """Trend and headroom of series at their usual high load."""
+    none = np.zeros(len(target))
+    trend = estimate(wear.values, begins, resolution=none, settling=settling, begins=begins)
+    # Jobs differ: the mean of each is off by the misfit, and a line through few of them is uncertain.
+    jobs = 1.0 + trend.age / _JOB_BLOCKS
+    error = wear.misfit * np.sqrt(12.0 / jobs) / np.maximum(trend.age, 1)
+    trend = replace(trend, error=np.hypot(trend.error, error), noise=np.maximum(trend.noise, wear.misfit))
+    return trend, np.where(wear.known & np.isfinite(trend.level), target - trend.level, np.inf)
+
+
+def _sooner(passage: Passage, which: Bools, other: Passage) -> Passage:
+    """The sooner of two passages of some series."""
+    probability, seconds, never = passage.probability.copy(), passage.seconds.copy(), passage.never.copy()
+    sooner = np.flatnonzero(which)[other.never < never[which]]
+    mine = other.never < never[which]
+    probability[sooner], seconds[sooner], never[sooner] = (
+        other.probability[mine],
+        other.seconds[mine],
+        other.never[mine],
+    )
+    return Passage(probability, seconds, never)
+
+
+def _reserved(values: Floats, target: Floats) -> Bools:
+    """Whether each series reached its limit within half an hour of its last beginning, shape (n,).
+
+    A program begins where the series has its first value, or rises from below half of the limit.
+    """
+    known = np.isfinite(values)
+    low = known & (values < _EMPTY_SHARE * target[:, None])
+    places = np.arange(values.shape[1])
+    first = np.argmax(known, axis=1)
+    begin = np.maximum(np.where(low, places, -1).max(axis=1, initial=-1) + 1, first)
+    since = places - begin[:, None]
+    reached = (values >= (1.0 - _RESERVED_SHARE) * target[:, None]) & (since >= 0) & (since < _RESERVING_BLOCKS)
+    found: Bools = reached.any(axis=1)
+    return found
+
+
+def _season(hours: Floats, target: Floats, phase: Ints, day_hours: int) -> Season:
+    """The season of series relative to their limits; hours beyond the limit were faults."""
+    healthy = np.where(hours < target[:, None], hours, np.nan)
+    return learn(healthy if day_hours else healthy[:, :0], phase, max(day_hours, 1))
+
+
+def _rise(season: Season, level: Floats) -> Floats:
+    """By how much the usual course of the day lifts a series above its level, shape (n, grid)."""
+    above = np.maximum(level - season.upper_now(), 0.0)
+    ahead = season.ahead(GRID_BLOCKS) + np.nan_to_num(above)[:, None]
+    rise: Floats = np.maximum(ahead - level[:, None], 0.0)
+    return np.nan_to_num(rise, posinf=0.0)
+
+
 def _known_blocks(values: Floats) -> Ints:
     """Blocks since the first one with a value, shape (n,)."""
     known = np.isfinite(values)
@@ -194,7 +300,7 @@ def _newest(values: Floats) -> Floats:
 
 def _daily_slope(values: Floats, resolution: Floats) -> Floats:
     """The slope that day and night may explain while less than a day is known; afterwards it has been seen."""
-    return np.where(_known_blocks(values) < DAY_BLOCKS, _FIRST_DAY_STEPS * resolution / _HOUR_BLOCKS, 0.0)
+    return np.where(_known_blocks(values) < DAY_BLOCKS, _FIRST_DAY_STEPS * resolution / HOUR_BLOCKS, 0.0)
 
 
 def _step_noise(values: Floats) -> Floats:

@@ -51,12 +51,14 @@ class Passage:
     never: Floats
 
 
-def first_passage(
+def first_passage(  # noqa: PLR0913  what a path depends on
     trend: Trend,
     headroom: Floats,
     beyond: Bools,
     by_noise: Bools,
     *,
+    reach: Floats | None = None,
+    rise: Floats | None = None,
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,
     calibration: Calibrator | None = None,
 ) -> Passage:
@@ -67,14 +69,20 @@ def first_passage(
         headroom: Shape (n,), limit less the present level; NaN where the limit is not known.
         beyond: Shape (n,), series at or beyond the limit now: their probability is 1.
         by_noise: Shape (n,), whether a series without a slope may reach the limit, by its noise alone.
+        reach: Shape (n,), blocks for which a slope is extrapolated; None for a day.
+        rise: Shape (n, grid), by how much the usual course of the day lifts a drifting series until then; None for 0.
         horizons_seconds: Ascending, at most a day.
         calibration: Applied to the computed probabilities; None for none.
     """
-    reached = _drifted(trend, trend.straight, headroom, by_noise, np.full(len(headroom), np.inf))
+    rows = len(headroom)
+    reach = np.full(rows, GRID_BLOCKS[-1]) if reach is None else reach
+    rise = np.zeros((rows, 1)) if rise is None else rise
+    course = _Course(headroom, rise, reach, by_noise)
+    reached = _drifted(trend, trend.straight, course, np.full(rows, np.inf))
     eases = trend.easing > _LEAST_EASING
     if eases.any():
         part = trend.rows(eases)
-        eased = _drifted(part, part.eased, headroom[eases], by_noise[eases], part.time_constant)
+        eased = _drifted(part, part.eased, course.rows(eases), part.time_constant)
         reached[eases] += part.easing[:, None] * (eased - reached[eases])
     if calibration is not None:
         reached = calibration.apply(reached, GRID_BLOCKS * BLOCK_SECONDS)
@@ -106,26 +114,41 @@ def _time_of(reached: Floats, quantile: float) -> Floats:
     return np.where(reached[:, -1] >= quantile, blocks * BLOCK_SECONDS, np.inf)
 
 
-def _drifted(trend: Trend, slopes: Floats, headroom: Floats, by_noise: Bools, time_constant: Floats) -> Floats:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Course:
+    """Headroom, rise, reach and `by_noise` of `first_passage`."""
+
+    headroom: Floats
+    rise: Floats
+    reach: Floats
+    by_noise: Bools
+
+    def rows(self, chosen: Bools) -> "_Course":
+        return _Course(self.headroom[chosen], self.rise[chosen], self.reach[chosen], self.by_noise[chosen])
+
+
+def _drifted(trend: Trend, slopes: Floats, course: _Course, time_constant: Floats) -> Floats:
     """Probability of having reached the limit at each place of the grid, with slopes and without, shape (n, grid)."""
     slope = slopes - _REVERSAL_SCALE * trend.reversal
     certain = slope / np.maximum(trend.error, 1e-30)
     belief = 1.0 / (1.0 + np.exp(np.clip(-_BELIEF_STEEPNESS * (certain - _BELIEF_AT), -60, 60)))
     error = _ERROR_SCALE * np.where(np.isfinite(trend.error), trend.error, 0.0)
     nodes = np.maximum(np.maximum(slope, 0.0)[:, None] + error[:, None] * _NODES, 0.0)
-    drifting = _reached(trend, headroom, nodes, time_constant).mean(axis=1)
-    stable = _reached(trend, headroom, np.zeros((len(headroom), 1)), time_constant)[:, 0]
-    found: Floats = belief[:, None] * drifting + (1 - belief[:, None]) * np.where(by_noise[:, None], stable, 0.0)
+    lasting = np.minimum(GRID_BLOCKS, course.reach[:, None])
+    drifting = _reached(trend, course.headroom[:, None] - course.rise, nodes, time_constant, lasting).mean(axis=1)
+    stable = _reached(trend, course.headroom[:, None], np.zeros((len(slopes), 1)), time_constant, lasting)[:, 0]
+    flat = np.where(course.by_noise[:, None], stable, 0.0)
+    found: Floats = belief[:, None] * drifting + (1 - belief[:, None]) * flat
     return found
 
 
-def _reached(trend: Trend, headroom: Floats, slopes: Floats, time_constant: Floats) -> Floats:
+def _reached(trend: Trend, headroom: Floats, slopes: Floats, time_constant: Floats, lasting: Floats) -> Floats:
     """Probability of having reached the limit at each place of the grid, shape (n, slopes, grid)."""
     constant = time_constant[:, None]
     finite = np.isfinite(constant)
     safe = np.where(finite, constant, 1.0)
-    risen = np.where(finite, safe * -np.expm1(-GRID_BLOCKS / safe), GRID_BLOCKS)
-    distance = headroom[:, None, None] - slopes[:, :, None] * risen[:, None, :]
+    risen = np.where(finite, safe * -np.expm1(-lasting / safe), lasting)
+    distance = headroom[:, None, :] - slopes[:, :, None] * risen[:, None, :]
     noise = np.maximum(trend.noise, 1e-12)[:, None, None]
     independent = np.diff(np.r_[0.0, GRID_BLOCKS]) * ((1 - trend.correlation) / (1 + trend.correlation))[:, None]
     stays = log_ndtr(distance / noise) * np.maximum(independent, 0.5)[:, None, :]

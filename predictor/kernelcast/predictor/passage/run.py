@@ -15,7 +15,7 @@ from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, SeriesBlocks, Traits
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, HOUR_BLOCKS, KEPT_HOURS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, POINTS
 
 MIN_BLOCKS: Final = 18
@@ -25,8 +25,6 @@ WITHIN_DAY_SECONDS: Final = 14_400.0
 """A more distant horizon needs a day of history, or a steep rise: else day and night look like a drift."""
 STEEP_STEPS: Final = 1.5
 """Steps of a gauge per hour that day and night do not explain: 1.5 degrees an hour."""
-_HOUR_BLOCKS: Final = 12
-"""Blocks of an hour; slopes are per block."""
 WINDOW_BLOCKS: Final = 2 * DAY_BLOCKS
 """Blocks that an evaluation sees: two days."""
 ROWS_AT_ONCE: Final = 512
@@ -55,12 +53,19 @@ class DetectorOptions:
     scale: float = 1.0
     asked: Bools | None = None
 
+    @property
+    def day_hours(self) -> int:
+        """Hours of 12 blocks in a day; 0 where they do not divide it, or so many that no season can be known."""
+        hours = DAY_SECONDS / (HOUR_BLOCKS * BLOCK_SECONDS * self.scale)
+        divides = abs(hours - round(hours)) < _TOLERANCE * hours
+        return round(hours) if divides and 1 <= hours <= KEPT_HOURS / 2 else 0
+
     def answered(self, history_blocks: Ints, found: Evaluation, traits: Traits) -> Bools:
         """Whether the history of each series suffices for each of the horizons, shape (n, h)."""
         trend, horizons = found.trend, np.array(self.horizons_seconds)
         # Slopes are relative to the limit, except for a limit of 0.
         unit = np.where(found.limit == 0, 1.0, np.abs(found.limit))
-        per_hour = (trend.slope - trend.error) * unit * _HOUR_BLOCKS
+        per_hour = (trend.slope - trend.error) * unit * HOUR_BLOCKS
         steep = (traits.resolution > 0) & (per_hour > STEEP_STEPS * traits.resolution)
         day_blocks = DAY_SECONDS / (BLOCK_SECONDS * self.scale)
         within_day = horizons * self.scale <= WITHIN_DAY_SECONDS
@@ -130,6 +135,7 @@ def run(
             calibration=options.calibration,
             held=None if held is None else np.tile(held, len(group)),
             begins=begins,
+            day_hours=options.day_hours,
         )
         for place, end in enumerate(group):
             own = found.rows(slice(place * rows, (place + 1) * rows))
@@ -217,6 +223,6 @@ def _groups(ends: Sequence[int], rows: int) -> Iterator[Sequence[int]]:
     while at < len(ends):
         count = max(1, ROWS_AT_ONCE // max(rows, 1))
         if ends[at] < DAY_BLOCKS:
-            count = min(count, _HOUR_BLOCKS - ends[at] % _HOUR_BLOCKS)
+            count = min(count, HOUR_BLOCKS - ends[at] % HOUR_BLOCKS)
         yield ends[at : at + count]
         at += count

@@ -5,9 +5,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.series import condensed
@@ -16,6 +17,10 @@ BLOCK_SECONDS: Final = 300.0
 """Length of a block; the mean over it at or beyond the limit is a breach."""
 DAY_BLOCKS: Final = 288
 """Blocks of a day."""
+HOUR_BLOCKS: Final = 12
+"""Blocks of an hour."""
+KEPT_HOURS: Final = 840
+"""Hours that an evaluation sees, five weeks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +33,7 @@ class Traits:
         below: Whether the limit is a lower one.
         resolution: Step of the gauge; 0 for a measured duration.
         settling_blocks: How long after a step a slope says nothing: a body warms up, a process fills its memory.
+        reserves: Whether a program may take nearly all of it in its first half hour, which is its normal: memory.
     """
 
     limit: Floats
@@ -35,6 +41,7 @@ class Traits:
     below: Bools
     resolution: Floats
     settling_blocks: Ints
+    reserves: Bools
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +54,8 @@ class SeriesBlocks:
         load: Shape (n, b), power or another measure of load; NaN where none is known.
         process: Shape (n, b), how often the process has been replaced.
         version: Shape (n, b), number of the code version; -1 where it is not known.
+        hours: Shape (n, h), of the hours before, the last whole one last; NaN where one has no value.
+        phase: Shape (n,), blocks since the end of the last whole hour.
     """
 
     mean: Floats
@@ -54,12 +63,50 @@ class SeriesBlocks:
     load: Floats
     process: Ints
     version: Ints
+    hours: Floats
+    phase: Ints
+
+    @classmethod
+    def of(  # noqa: PLR0913  the attributes
+        cls,
+        mean: Floats,
+        median: Floats,
+        load: Floats,
+        process: Ints,
+        version: Ints,
+        *,
+        averaged: Bools | None = None,
+        first: int = 0,
+    ) -> "SeriesBlocks":
+        """Make them without hours of their own: these are condensed from the blocks.
+
+        Args:
+            mean: Shape (n, b).
+            median: Shape (n, b).
+            load: Shape (n, b).
+            process: Shape (n, b).
+            version: Shape (n, b).
+            averaged: Shape (n,), whether hours are means, as of a gauge that rounds; else, and for None, medians.
+            first: Number of the first block, counted from the epoch.
+        """
+        kind = np.zeros(len(mean), np.bool_) if averaged is None else averaged
+        hours, phase = hours_of(mean, median, kind, first)
+        return cls(mean, median, load, process, version, hours=hours, phase=phase)
 
     def until(self, end: int) -> "SeriesBlocks":
-        """The blocks before a place, at most two days of them."""
+        """The blocks before a place, at most two days of them, and the hours before it, at most five weeks."""
         part = slice(max(end - 2 * DAY_BLOCKS, 0), end)
+        phase = self.phase - (self.mean.shape[1] - end)
+        later = -int(phase.min(initial=0) // HOUR_BLOCKS)
+        ended = self.hours.shape[1] - later
         return SeriesBlocks(
-            self.mean[:, part], self.median[:, part], self.load[:, part], self.process[:, part], self.version[:, part]
+            self.mean[:, part],
+            self.median[:, part],
+            self.load[:, part],
+            self.process[:, part],
+            self.version[:, part],
+            self.hours[:, max(ended - KEPT_HOURS, 0) : ended],
+            phase + later * HOUR_BLOCKS,
         )
 
     def at_ends(self, ends: Sequence[int]) -> tuple["SeriesBlocks", Ints]:
@@ -74,20 +121,24 @@ class SeriesBlocks:
         if len(parts) == 1:
             return parts[0], np.zeros(len(self.mean), np.int64)
         before = [parts[-1].mean.shape[1] - part.mean.shape[1] for part in parts]
-        columns = (
-            np.concatenate([_widened(getattr(part, name), more) for part, more in zip(parts, before, strict=True)])
-            for name in SeriesBlocks.__slots__
-        )
-        return SeriesBlocks(*columns), np.repeat(before, len(self.mean)).astype(np.int64)
+        names = ("mean", "median", "load", "process", "version", "hours", "phase")
+        columns: dict[str, Any] = {name: _together([getattr(part, name) for part in parts]) for name in names}
+        return SeriesBlocks(**columns), np.repeat(before, len(self.mean)).astype(np.int64)
 
     def rows(self, chosen: Bools | Ints) -> "SeriesBlocks":
         """Some of the series."""
-        return SeriesBlocks(
-            self.mean[chosen], self.median[chosen], self.load[chosen], self.process[chosen], self.version[chosen]
-        )
+        return SeriesBlocks(*(getattr(self, name)[chosen] for name in SeriesBlocks.__slots__))
 
 
-def _widened(values: Floats | Ints, more: int) -> Floats | Ints:
+def _together(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays one below the other; shorter rows begin with columns without a value."""
+    if parts[0].ndim == 1:
+        return np.concatenate(parts)
+    longest = max(part.shape[1] for part in parts)
+    return np.concatenate([_widened(part, longest - part.shape[1]) for part in parts])
+
+
+def _widened(values: NDArray[Any], more: int) -> NDArray[Any]:
     """The values with more columns at the left: NaN, or -1 for integers, which are never negative otherwise."""
     empty = np.nan if values.dtype == np.float64 else -1
     return np.concatenate([np.full((len(values), more), empty, values.dtype), values], axis=1) if more else values
@@ -106,10 +157,29 @@ def condense(values: Floats, width: int) -> tuple[Floats, Floats]:
     return condensed.condense(values[:, : values.shape[1] // width * width], width)
 
 
+def hours_of(mean: Floats, median: Floats, averaged: Bools, first: int) -> tuple[Floats, Ints]:
+    """Hours of blocks as the live predictor keeps them, and the blocks since the end of the last whole one.
+
+    Args:
+        mean: Shape (n, b), means of blocks.
+        median: Shape (n, b), medians of blocks.
+        averaged: Shape (n,), whether the mean is kept, as of a gauge that rounds; else the median.
+        first: Number of the first block, counted from the epoch.
+
+    Returns:
+        Whole hours, shape (n, h), and shape (n,).
+    """
+    before = np.full((len(mean), first % HOUR_BLOCKS), np.nan)
+    kept = np.concatenate([before, np.where(averaged[:, None], mean, median)], axis=1)
+    by_mean, by_median = condense(kept, HOUR_BLOCKS)
+    phase = np.full(len(kept), kept.shape[1] % HOUR_BLOCKS, np.int64)
+    return np.where(averaged[:, None], by_mean, by_median), phase
+
+
 def build(
     values: Floats, interval_seconds: float, *, load: Floats | None, process: Ints | None, version: Ints | None
 ) -> SeriesBlocks:
-    """Condense series and their companions.
+    """Condense series and their companions; the first block begins an hour.
 
     Args:
         values: Shape (n, t).
@@ -125,9 +195,9 @@ def build(
     mean, median = condense(values, width)
     ends = np.arange(1, mean.shape[1] + 1) * width - 1
     unknown = np.full(mean.shape, -1, dtype=np.int64)
-    return SeriesBlocks(
-        mean=mean,
-        median=median,
+    return SeriesBlocks.of(
+        mean,
+        median,
         load=np.full(mean.shape, np.nan) if load is None else condense(load, width)[1],
         process=np.zeros(mean.shape, dtype=np.int64) if process is None else process[:, ends],
         version=unknown if version is None else version[:, ends],

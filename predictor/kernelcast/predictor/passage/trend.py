@@ -37,6 +37,8 @@ _HINGE_NOISE: Final = 3.0
 """The residual must fall by the square of this number of standard deviations, too: chance alone gains a little."""
 _AGREE: Final = 2.0
 """Standard errors by which both lines may differ and still agree."""
+_ALIKE: Final = 0.1
+"""Share of the slope by which both may differ and still agree, however small their errors are."""
 _RESOLUTION_ERROR: Final = 0.4
 """Error of a rounded value in steps of its gauge; 0.29 is that of uniform rounding."""
 _AGREE_EASED: Final = 4.0
@@ -70,7 +72,7 @@ class Trend:
         noise: Standard deviation of a block around the line.
         correlation: Of one block's noise with the next one's.
         reversal: Slope in the opposite direction that the series has shown within a day, as by day and night.
-        age: Blocks since the last step or regime.
+        age: Blocks since the trend began: since a bend, a step or a regime, at most the length of its line.
     """
 
     level: Floats
@@ -97,7 +99,10 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Line:
-    """A line through the newest points; `begin` and `step` are blocks since its start and since a step, 0 for none."""
+    """A line through the newest points.
+
+    `begin` and `step` are blocks since its start and since a step, 0 for none; `span` is the length of its window.
+    """
 
     straight: Floats
     eased: Floats
@@ -106,6 +111,7 @@ class _Line:
     time_constant: Floats
     begin: Ints
     step: Ints
+    span: Ints
 
     @property
     def slope(self) -> Floats:
@@ -122,7 +128,15 @@ class _Line:
         )
 
 
-def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints, begins: Ints | int = 0) -> Trend:
+def estimate(
+    values: Floats,
+    since: Ints,
+    *,
+    resolution: Floats,
+    settling: Ints,
+    begins: Ints | int = 0,
+    usual: Floats | None = None,
+) -> Trend:
     """Estimate trends.
 
     Args:
@@ -131,10 +145,13 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints,
         resolution: Shape (n,), step of the gauge.
         settling: Shape (n,), blocks after a step during which a slope says nothing.
         begins: Shape (n,), first block of each series, at most `since`.
+        usual: Shape (n, b), what the season explains of each block, NaN for blocks that say nothing; None for nothing.
     """
     length = values.shape[1]
     noise, correlation, memory = block_noise(values, resolution)
-    masked = np.where(np.arange(length) >= since[:, None], values, np.nan)
+    rest = values if usual is None else values - usual
+    here = np.arange(length) >= since[:, None]
+    masked = np.where(here, rest, np.nan)
     short, long = (_line(masked, stride, noise, memory, resolution) for stride in STRIDES)
     steps = [np.where(line.step > 0, length - line.step, 0) for line in (short, long)]
     start = np.maximum(since, np.maximum(*steps))
@@ -144,9 +161,10 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints,
     crossed = (short.step > 0) & (np.where(long.begin > 0, long.begin, length - begins) > short.step + STRIDES[1])
     chosen = _choose(short.without(ages[0] < least), long.without((ages[1] < least) | crossed))
     known = np.isfinite(chosen.slope)
-    age = np.minimum(np.where(known & (chosen.begin > 0), chosen.begin, length), length - start).astype(np.int64)
+    own = np.where(known, np.where(chosen.begin > 0, chosen.begin, chosen.span), length)
+    age = np.minimum(own, length - start).astype(np.int64)
     slope, straight, eased = (np.where(known, one, 0.0) for one in (chosen.slope, chosen.straight, chosen.eased))
-    recent: Floats = masked[:, -6:] - slope[:, None] * (np.arange(6.0) - 5.0)
+    recent: Floats = np.where(here, values, np.nan)[:, -6:] - slope[:, None] * (np.arange(6.0) - 5.0)
     recent = np.where(np.arange(length)[-6:] >= start[:, None], recent, np.nan)
     level = row_medians(recent)
     return Trend(
@@ -159,7 +177,7 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints,
         time_constant=chosen.time_constant,
         noise=noise,
         correlation=correlation,
-        reversal=_reversal(values, np.sign(slope)),
+        reversal=_reversal(rest, np.sign(slope)),
         age=age,
     )
 
@@ -186,7 +204,9 @@ def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resol
     slope, error = np.where(enough, slope, np.nan), np.where(enough, error, np.inf)
     eased, time_constant, easing = _eased(kept, slope, error, count)
     ages = [np.where(first > 0, (POINTS - first) * stride, 0).astype(np.int64) for first in (begin, step)]
-    return _Line(slope / stride, eased / stride, easing, error / stride, time_constant * stride, ages[0], ages[1])
+    span = np.full(len(points), POINTS * stride, np.int64)
+    lines = (slope / stride, eased / stride, easing, error / stride, time_constant * stride)
+    return _Line(*lines, begin=ages[0], step=ages[1], span=span)
 
 
 def _step(points: Floats, noise: Floats) -> Ints:
@@ -281,12 +301,16 @@ def _choose(short: _Line, long: _Line) -> _Line:
     # A slope that falls off is seen in the long line first; the short one alone would take it for straight.
     eases = long.easing > _EASES
     tolerance = np.where(eases, _AGREE_EASED, _AGREE)
-    apart = np.abs(short.slope - long.slope) > tolerance * np.hypot(short.error, long.error)
+    errors = np.hypot(short.error, long.error)
+    apart = np.abs(short.slope - long.slope) > np.maximum(tolerance * errors, _ALIKE * np.abs(long.slope))
     use_short = ~np.isfinite(long.slope) | (np.isfinite(short.slope) & (apart | ((short.error < long.error) & ~eases)))
     chosen = {
         name: np.where(use_short, getattr(short, name), getattr(long, name))
-        for name in ("straight", "eased", "easing", "error", "time_constant", "begin")
+        for name in ("straight", "eased", "easing", "error", "time_constant")
     }
+    # Where both agree the trend is as old as the long line, whichever has the smaller error.
+    young = use_short & (apart | ~np.isfinite(long.slope))
+    chosen |= {name: np.where(young, getattr(short, name), getattr(long, name)) for name in ("begin", "span")}
     return _Line(**chosen, step=np.maximum(short.step, long.step))
 
 

@@ -170,6 +170,10 @@ class SeriesAttributes:
         self.generation[fresh] = windows.generation[fresh]
         return fresh
 
+    def describe_again(self, row: int) -> None:
+        """Describe a row at the next `sync`: its labels have changed. Call it under the lock."""
+        self.generation[row : row + 1] = 0
+
     def companion(self, metric: str, rows: Ints, windows: Windows) -> Ints:
         """Rows of another metric of the same GPUs; NONE where there is none. Shape (n,)."""
         table = self._companions[metric]

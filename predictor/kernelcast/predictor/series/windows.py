@@ -93,6 +93,14 @@ class Windows:
         self._clear(np.array([row]))
         return row
 
+    def rename(self, before: Subject, after: Subject) -> int | None:
+        """Let a series go on under other labels; returns its row, None if there is no such series or both exist."""
+        if before not in self._rows or after in self._rows:
+            return None
+        row = self._rows[after] = self._rows.pop(before)
+        self._subjects[row] = after
+        return row
+
     def row(self, subject: Subject) -> int | None:
         """The row of a series, if it has one."""
         return self._rows.get(subject)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from kernelcast.predictor.engine import Engine, Partition
-from kernelcast.predictor.measures import TOPICS, Measures
+from kernelcast.predictor.measures import TOPICS, KafkaMeasures
 from kernelcast.predictor.series.saved.reader import StateReader
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
 from kernelcast.predictor.state.state_topic import SnapshotStore
@@ -60,7 +60,7 @@ class Partitions:
         settings: PredictorSettings,
         engine: Engine,
         store: SnapshotStore,
-        measures: Measures,
+        measures: KafkaMeasures,
         *,
         clock_ns: Callable[[], int],
         pause: Callable[[float], object] = time.sleep,

@@ -7,8 +7,9 @@ matter. Values that are known already are kept.
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -74,7 +75,7 @@ class _Resolution:
 class Past:
     """Fills series without a past; one thread calls it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the series, where they go, and how they are found
         self,
         open_reader: Callable[[int], RangeReader],
         windows: Windows,
@@ -82,6 +83,9 @@ class Past:
         lock: threading.RLock,
         *,
         filled: Callable[[Ints], None],
+        matched: "Matched | None" = None,
+        matchers: str = "",
+        hours: bool | None = None,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -91,12 +95,18 @@ class Past:
             histories: Their blocks and hours.
             lock: Protects both.
             filled: Called with rows that have another past now.
+            matched: Finds the row of a series of a metric among the rows that are asked for; None by all labels.
+            matchers: Labels that series must have, as PromQL writes them.
+            hours: True fills hours alone, in all rows; False blocks and windows alone; None all where blocks are few.
         """
         self._open_reader = open_reader
         self._windows = windows
         self._histories = histories
         self._lock = lock
         self._filled = filled
+        self._matched = matched or _by_all_labels
+        self._matchers = matchers
+        self._hours = hours
         self._requested: Ints = np.zeros(0, np.int64)  # by row, the generation that was asked for
         self._wanted_generation: Ints = np.zeros(0, np.int64)  # by row, the generation that is being asked for
 
@@ -108,24 +118,39 @@ class Past:
                 next call asks again.
         """
         found: set[int] = set()
-        refusal = None
-        for (metric, form), subjects in self._wanted().items():
-            rows = _by_labels(subjects)
+        for _ in self.fill_by_metric(now_seconds, found):
+            pass
+        if found:
+            _log.info("past read from Prometheus", series=len(found))
+        return len(found)
+
+    def fill_by_metric(self, now_seconds: float, found: set[int]) -> Iterator[tuple[int, int]]:
+        """Fill as `fill` does; yields the number of metrics that are done, and of all, after each.
+
+        Args:
+            now_seconds: The time of this machine.
+            found: Gets the rows with values.
+
+        Raises:
+            PrometheusError: As `fill`.
+        """
+        refusal, wanted = None, self._wanted()
+        for number, ((metric, form), subjects) in enumerate(wanted.items(), 1):
+            row_of = self._matched(metric, subjects)
             try:
                 for resolution in self._resolutions(now_seconds):
-                    found |= self._fill(_query(metric, form, resolution.seconds), rows, resolution, len(subjects))
+                    query = range_query(metric, form, resolution.seconds, self._matchers)
+                    found |= self._fill(query, row_of, resolution, len(subjects))
             except PrometheusError as error:
-                if not error.status:
+                if not error.status or error.retry_after_seconds:
                     raise
                 refusal = error
                 continue
             requested = np.array(list(subjects.values()))
             self._requested[requested] = self._wanted_generation[requested]
-        if found:
-            _log.info("past read from Prometheus", series=len(found))
+            yield number, len(wanted)
         if refusal is not None:
             raise refusal
-        return len(found)
 
     def _wanted(self) -> dict[tuple[str, Form], dict[Subject, int]]:
         wanted: dict[tuple[str, Form], dict[Subject, int]] = defaultdict(dict)
@@ -136,8 +161,8 @@ class Past:
             self._requested = np.concatenate([self._requested, np.zeros(more, np.int64)])
             self._wanted_generation = self._windows.generation.copy()
             requested = self._requested[rows] == self._wanted_generation[rows]
-        past = self._histories.known_blocks(rows)
-        for (subject, row), without in zip(items, (~requested & (past < PAST_BLOCKS)).tolist(), strict=True):
+        has_past = np.zeros(len(rows), np.bool_) if self._hours else self._histories.known_blocks(rows) >= PAST_BLOCKS
+        for (subject, row), without in zip(items, (~requested & ~has_past).tolist(), strict=True):
             if without:
                 wanted[subject.metric, subject.form][subject] = row
         return wanted
@@ -151,17 +176,19 @@ class Past:
             (self._windows, self._windows.interval_ns),
             (spans["hours"], histories.block_ns * histories.hour_blocks),
         ]
+        if self._hours is not None:
+            sizes = sizes[2:] if self._hours else sizes[:2]
         for one, span_ns in sizes:
             yield _Resolution(one, span_ns, now_ns // span_ns - _SETTLING_SPANS)
 
-    def _fill(self, query: str, rows: "RowsByLabels", resolution: _Resolution, series: int) -> set[int]:
+    def _fill(self, query: str, row_of: "RowOf", resolution: _Resolution, series: int) -> set[int]:
         count = resolution.spans.length - _SETTLING_SPANS
         # The value at a moment is that of the span which ends there.
         end = (resolution.last + 1) * resolution.seconds
         time = TimeRange(end - (count - 1) * resolution.seconds, end, resolution.seconds)
         filled: set[int] = set()
         for page in self._open_reader(max(POINTS_AT_ONCE // series, 1)).pages(query, time):
-            matched = [(row, one) for one in page if (row := _row_of(rows, one)) is not None]
+            matched = [(row, one) for one in page if (row := row_of(one)) is not None]
             for begin in range(0, len(matched), CHUNK_ROWS):
                 filled |= self._insert(resolution, matched[begin : begin + CHUNK_ROWS])
         return filled
@@ -192,6 +219,10 @@ class Past:
         return numbers
 
 
+RowOf = Callable[[RangeSeries], int | None]
+"""The row of a series; None if none wants it."""
+Matched = Callable[[str, Mapping[Subject, int]], RowOf]
+"""From a metric, and the rows that are asked for."""
 RowsByLabels = dict[tuple[str, ...], dict[tuple[str, ...], int]]
 """By the names of labels, then by their values."""
 
@@ -216,7 +247,11 @@ def insert(spans: SpanValues, rows: Ints, last: int, values: np.ndarray[tuple[in
     spans.fill(rows, newest, whole)
 
 
-def _by_labels(subjects: dict[Subject, int]) -> RowsByLabels:
+def _by_all_labels(_metric: str, subjects: Mapping[Subject, int]) -> RowOf:
+    return partial(_row_of, _by_labels(subjects))
+
+
+def _by_labels(subjects: Mapping[Subject, int]) -> RowsByLabels:
     found: RowsByLabels = defaultdict(dict)
     for subject, row in subjects.items():
         names = tuple(name for name, _ in subject.labels)
@@ -233,13 +268,21 @@ def _row_of(rows: RowsByLabels, series: RangeSeries) -> int | None:
     return None
 
 
-def _query(metric: str, form: Form, seconds: float) -> str:
-    """The value of a span at its end."""
-    span = f"[{max(round(seconds), 1)}s]"
+def range_query(metric: str, form: Form, seconds: float, matchers: str = "") -> str:
+    """The value of a span at its end.
+
+    Args:
+        metric: Its name in Prometheus.
+        form: How its points become values.
+        seconds: Length of the span.
+        matchers: Labels that the series must have, such as `cluster="a"`.
+    """
+    chosen = f"{{{matchers}}}" if matchers else ""
+    span = f"{chosen}[{max(round(seconds), 1)}s]"
     if form == Form.LEVEL:
         averaged = MEANINGS.get(metric, OTHER).resolution > 0
         return f"avg_over_time({metric}{span})" if averaged else f"quantile_over_time(0.5, {metric}{span})"
-    rated = f"[{max(round(seconds), LEAST_RATE_SECONDS)}s]"
+    rated = f"{chosen}[{max(round(seconds), LEAST_RATE_SECONDS)}s]"
     if form == Form.RATE:
         rate = f"rate({metric}{rated})"
         row = BY_PROMETHEUS_NAME.get(metric)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.service.require import REPOSITORY
 from tests.support.ports import free_ports
-from tests.support.service.frameworks import environment, framework_python
+from tests.support.service.packages import FRAMEWORKS, environment, python_with
 from tests.support.service.probe_node import Node
 
 from kernelcast.wire.catalogue import kernel
@@ -24,7 +24,7 @@ IN_ORDER = ["backward", "data", "forward", "optimizer", "other"]
 def printed(*arguments: str, **environ: str) -> Any:
     """Run a program of this folder with PyTorch; returns what its last line prints as JSON."""
     done = subprocess.run(
-        [framework_python(), *arguments], capture_output=True, text=True, env=environment(**environ), check=False
+        [python_with(FRAMEWORKS), *arguments], capture_output=True, text=True, env=environment(**environ), check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -143,7 +143,7 @@ def test_a_loop_that_knows_nothing_of_the_probe_reports_its_steps_without_a_gpu(
     switched = environment(KERNELCAST_PROBE="1", KERNELCAST_SOCKET=str(node.path))
     switched["PYTHONPATH"] = f"{preload}{os.pathsep}{switched['PYTHONPATH']}"
     program = HERE / "one_loop.py"
-    done = subprocess.run([framework_python(), program], capture_output=True, text=True, env=switched, check=True)
+    done = subprocess.run([python_with(FRAMEWORKS), program], capture_output=True, text=True, env=switched, check=True)
     assert node.ended() == 1
     found: dict[str, float] = {}
     for group in node.aggregator.samples(time.time_ns()):

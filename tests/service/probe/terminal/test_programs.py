@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from tests.service.require import REPOSITORY
 from tests.support.ports import free_ports
-from tests.support.service.frameworks import environment, framework_python
+from tests.support.service.packages import FRAMEWORKS, environment, python_with
 from tests.support.service.probe_node import Node
 from tests.support.waiting import LONGEST_SECONDS, eventually
 
 from kernelcast.probe import command
+from kernelcast.probe.activation import standalone
 
 pytestmark = pytest.mark.service
 
@@ -94,6 +95,18 @@ def test_the_box_is_for_a_terminal(node: Node) -> None:
     assert (len(ours(text)), boxes(text)) == (1, 1)
 
 
+def test_ctrl_c_ends_a_program_with_its_box_as_it_ends_it_without_us(node: Node) -> None:
+    """By SIGINT: a shell's loop goes on after a program that ends with 1."""
+    reader, writer = pty.openpty()
+    code = PLAIN + "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
+    arguments = [sys.executable, *PROBE, "--", sys.executable, "-c", code, "50"]
+    with subprocess.Popen(arguments, env=environment(KERNELCAST_SOCKET=str(node.path)), stderr=writer) as program:
+        os.close(writer)
+        ended = program.wait(LONGEST_SECONDS)
+    assert (ended, boxes(os.read(reader, 65536).decode())) == (-signal.SIGINT, 1)
+    os.close(reader)
+
+
 def test_quiet_programs_programs_without_a_step_and_runs_of_pytest_print_nothing(node: Node, tmp_path: Path) -> None:
     python = sys.executable
     assert run([python, "-c", PLAIN, "5"], switched(node, KERNELCAST_QUIET="1")).stderr == ""
@@ -103,6 +116,30 @@ def test_quiet_programs_programs_without_a_step_and_runs_of_pytest_print_nothing
     test.write_text("from kernelcast import probe\ndef test_a_step():\n    [probe.step() for _ in range(9)]\n")
     done = run([python, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", str(test)], switched(node))
     assert "kernelcast" not in done.stdout + done.stderr
+
+
+def test_each_standalone_exporter_begins_with_its_own_programs(tmp_path: Path) -> None:
+    """The page is about the run that a person looks at, not about those before it."""
+    code = (
+        PLAIN
+        + """
+import urllib.request
+from kernelcast.probe.activation import standalone
+page = f"http://127.0.0.1:{open(sys.argv[2] + '/kernelcast/' + standalone.PORT).read()}/metrics"
+for _ in range(100):
+    text = urllib.request.urlopen(page).read().decode()
+    found = [line.split()[-1] for line in text.splitlines() if line.startswith("kernelcast_program_steps_total{")]
+    if found == [sys.argv[1]]:
+        break
+    time.sleep(0.1)
+print(found)
+"""
+    )
+    environ = environment(XDG_RUNTIME_DIR=str(tmp_path))
+    for steps in ("300", "200"):
+        arguments = [sys.executable, *PROBE, "--standalone", "--", sys.executable, "-c", code, steps, str(tmp_path)]
+        assert run(arguments, environ).stdout == f"['{steps}']\n"
+        eventually(lambda: not (tmp_path / "kernelcast" / standalone.LIFE_LINE).exists())
 
 
 def test_start_in_code_has_the_line_and_no_box(node: Node, tmp_path: Path) -> None:
@@ -148,7 +185,7 @@ importlib.util.find_spec = lambda name, *more: None if name == "typer" else find
 
 def test_a_plain_pytorch_loop_has_its_line_within_a_minute_and_a_box_with_its_steps(node: Node, tmp_path: Path) -> None:
     """With two loader workers, which say nothing."""
-    python, report = str(framework_python()), tmp_path / "run.json"
+    python, report = str(python_with(FRAMEWORKS)), tmp_path / "run.json"
     began = time.monotonic()
     done = run(
         [python, *PROBE, "--report", str(report), "--", python, str(TRAINING), "2", "2"],
@@ -165,7 +202,7 @@ def test_a_plain_pytorch_loop_has_its_line_within_a_minute_and_a_box_with_its_st
 
 
 def test_two_ranks_of_torchrun_have_one_line_and_one_box(node: Node, tmp_path: Path) -> None:
-    python, report = str(framework_python()), tmp_path / "run.json"
+    python, report = str(python_with(FRAMEWORKS)), tmp_path / "run.json"
     (port,) = free_ports(1)
     torchrun = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}"]
     done = run(

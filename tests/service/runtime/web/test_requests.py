@@ -4,7 +4,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from tests.support.push.receivers import Behaviour, answer_with, server
+from tests.support.http_double import Behaviour, answer_with, server
 
 from kernelcast.cli.top.target import ServerCredentials, get
 from kernelcast.predictor.prometheus import PrometheusClient

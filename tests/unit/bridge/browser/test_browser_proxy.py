@@ -21,8 +21,7 @@ from tests.support.bridge.asgi_client import AsgiClient
 from kernelcast.bridge.browser import prometheus
 from kernelcast.bridge.browser.connections import AnswerTooLargeError, ForwardedAnswer
 from kernelcast.bridge.browser.prometheus import Ask, PrometheusProxy, RefusedQueryError, checked
-from kernelcast.bridge.browser.settings import PagesSettings
-from kernelcast.bridge.push.settings import BasicAuth
+from kernelcast.bridge.browser.settings import BasicAuth, PagesSettings
 
 ANSWER = {"status": "success", "data": {"resultType": "vector", "result": []}}
 BODY = json.dumps(ANSWER).encode()

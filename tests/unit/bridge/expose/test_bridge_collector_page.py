@@ -8,10 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.bridge.collector import TIME_NS, collector_message, gauge, number
 from tests.support.bridge.fleet import come_from, page, samples
 
-from kernelcast.bridge.delta.accumulate import Accumulator
-from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.tables.columns import TEMPORALITY, TYPE_CONFLICT, UNNAMED, Int64Array
+from kernelcast.bridge.tables.columns import DELTA, TEMPORALITY, TYPE_CONFLICT, UNNAMED, Int64Array
 from kernelcast.bridge.tables.producers import ProducerRules
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.translation.settings import TranslationSettings
@@ -31,11 +29,10 @@ def conflicting_message() -> bytes:
 
 
 class Site:
-    """A decoder, the running totals of deltas, and a store."""
+    """A decoder and a store."""
 
     def __init__(self, **settings: Any) -> None:
         self.decoder = Decoder()
-        self.totals = Accumulator(Order(0, 0, 1), max_series=10)
         translator = Translator(TranslationSettings(**settings))
         self.store = SeriesStore(SeriesLimits(), translator=translator, producers=ProducerRules())
         self.store.expose(0, exposed=True)
@@ -44,8 +41,7 @@ class Site:
         decoded = self.decoder.decode([message])
         assert decoded.failures == ()
         origin = come_from(0, offset, APPEND_MS)
-        cumulative, _ = self.totals.accumulate(decoded, origin, self.decoder)
-        outcomes = self.store.apply(cumulative, origin, self.decoder)
+        outcomes = self.store.apply(decoded, origin, self.decoder)
         self.store.judge_producers({0: APPEND_MS + 1_500})
         return outcomes
 
@@ -59,7 +55,7 @@ def test_a_collectors_message_becomes_the_page_that_the_specification_asks_for()
     site = Site()
     outcomes = site.send(collector_message())
     assert site.body() == (Path(__file__).parent / "collector_page.txt").read_text()
-    assert (outcomes[TEMPORALITY], outcomes[UNNAMED], outcomes[TYPE_CONFLICT]) == (0, 1, 0)
+    assert (outcomes[DELTA], outcomes[TEMPORALITY], outcomes[UNNAMED], outcomes[TYPE_CONFLICT]) == (1, 0, 1, 0)
 
 
 def test_a_metric_of_another_kind_changes_nothing_on_the_page() -> None:

@@ -10,6 +10,7 @@ from tests.fuzz.targets import points_of
 from tests.support.bridge.input_reading import one, read
 from tests.support.examples import parser_examples
 
+from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.inputs.influx import InfluxLines
 from kernelcast.wire.catalogue import Kind
 
@@ -48,7 +49,7 @@ def test_strings_are_left_out_and_counted() -> None:
 
 @pytest.mark.parametrize(("precision", "scale"), [("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)])
 def test_times_count_the_unit_that_the_setting_says(precision: str, scale: int) -> None:
-    source = InfluxLines(precision=precision)
+    source = InfluxLines(TopicFormat.model_validate({"format": "influx", "precision": precision}))
     assert one(source, b"m v=1 1700000000").time_ns == 1_700_000_000 * scale
     assert one(source, b"m v=1 -1").time_ns == 1
     assert one(source, b"m v=1 \t7").time_ns == one(source, b'm v=1,s="x y" \t7').time_ns == 7 * scale
@@ -100,3 +101,24 @@ def test_lines_read_as_a_slow_reading_of_the_protocol_reads_them(seed: int) -> N
         assert list(points_of(source, decoded, 0)) == readings.influx(message)
     source.forget(np.arange(20, dtype=np.int32))
     assert len(source.interner) == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "values"),
+    [
+        (b'deadlocks,db=master seq=5i,xml="this does\nnot work" 1\ndeadlocks,db=master seq=2i 2\n', [5, 2]),
+        (b'log text="a \\"quoted\\" word\nand a second line",n=1i 1\nlog n=2i 2', [1, 2]),
+        (b'log text="first\r\ncpu n=7i 9\r\n",n=1i 1\r\nlog n=2i 2\r\n', [1, 2]),
+        (b'log text="first\n# no comment",other="\n\n",n=1i\nlog n=2i', [1, 2]),
+        (b'log,tag="x n=1i 1\nlog,tag=y" n=2i,text="a\nb" 2', [1, 2]),
+        (b'# a "comment\nlog n=1i 1\n  log n=2i,text="a\nb" 2', [1, 2]),
+        (b'log text="ends in a backslash\\\\",n=1i 1\nlog n=2i 2', [1, 2]),
+    ],
+)
+def test_a_line_feed_in_a_string_ends_no_line(message: bytes, values: list[int]) -> None:
+    assert [point.value for point in read(InfluxLines(), message)] == values
+
+
+def test_a_string_without_its_end_refuses_the_message() -> None:
+    [(_, error)] = InfluxLines().decode([b'log n=1i,text="no end 1\nlog n=2i 2\n' * 1000]).failures
+    assert "is no Influx line protocol" in str(error)

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bridge.input_reading import one, read
+from pydantic import ValidationError
+from tests.support.bridge.input_reading import Read, one, read
 
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.inputs.json.mapping import JsonMapped
@@ -130,9 +131,9 @@ def test_labels_that_many_points_share_cannot_cost_gigabytes() -> None:
     ("entry", "complaint"),
     [
         ("influxx", "bridge.formats.t.format is influxx"),
-        ("{name: m}", "either value or values must be there"),
+        ("{name: m}", "value or values must be there"),
         ("{value: '@.v'}", "name is missing"),
-        ("{name: m, value: v}", "it must be a path; write '@.v'"),
+        ("{name: m, value: v}", "'v' must be a path; write '@.v'"),
         ("{name: m, value: '@.v', points: '@.p'}", "it must begin with $"),
         ("{name: m, value: '@.v[*]'}", "only the path of the points may have *"),
         ("{name: m, value: '@.v]'}", "is no path from ']' on"),
@@ -141,8 +142,8 @@ def test_labels_that_many_points_share_cannot_cost_gigabytes() -> None:
         ("{name: m, value: '@.v', nome: m}", "bridge.formats.t.nome is not a setting"),
         ("{format: influx, value: '@.v'}", "value can only be set for the format json"),
         ("{format: influx, points: '$.a[*]', kind: gauge, time_unit: ms}", "points, time_unit, kind can only be set"),
-        ("{name: m, value: '@.v', precision: ms}", "precision can only be set for the formats influx and auto"),
-        ("{precision: ns}", "precision can only be set for the formats influx and auto"),
+        ("{name: m, value: '@.v', precision: ms}", "precision can only be set for the format influx"),
+        ("{precision: ns}", "precision can only be set for the format influx"),
     ],
 )
 def test_a_wrong_mapping_is_refused_with_its_path_and_a_remedy(entry: str, complaint: str, tmp_path: Path) -> None:
@@ -163,3 +164,134 @@ def test_a_name_alone_and_a_mapping_are_both_formats(tmp_path: Path) -> None:
         ("^sensors", "json"),
         ("lines", "influx"),
     ]
+
+
+def points(settings: dict[str, Any], *messages: dict[str, Any]) -> list[Read]:
+    source = JsonMapped(TopicFormat.model_validate(settings))
+    return [point for message in messages for point in read(source, json.dumps(message).encode())]
+
+
+ADAPTER = {"name": "@.name", "value": "@.value", "time": "@.timestamp", "labels_from": ["@.labels"]}
+
+
+def test_the_name_among_the_labels_of_prometheus_kafka_adapter_is_no_label() -> None:
+    labels = {"__name__": "p_total", "event": "delete", "instance": "p:9500", "job": "p"}
+    message = {"labels": labels, "name": "p_total", "timestamp": "2022-08-02T14:12:43Z", "value": "0"}
+    [point] = points(ADAPTER, message)
+    assert point.labels == 'event="delete",instance="p:9500",job="p"'
+
+
+@pytest.mark.parametrize(
+    ("settings", "message", "name", "labels"),
+    [
+        # Netdata's exporting engine, format json: everything in one object.
+        (
+            {"name": "@.chart_id", "value": "@.value", "time": "@.timestamp", "labels_from": ["@"]},
+            {
+                "prefix": "netdata",
+                "hostname": "h",
+                "chart_id": "system.cpu",
+                "id": "user",
+                "value": 1.5,
+                "timestamp": 9,
+            },
+            "system_cpu",
+            'hostname="h",id="user",prefix="netdata"',
+        ),
+        # Zabbix' real-time export: the fraction of the time is a number like another.
+        (
+            {
+                "name": "$.name",
+                "value": "@.value",
+                "time": "@.clock",
+                "labels_from": ["$", "@.host"],
+                "labels_without": ["ns", "type"],
+            },
+            {"host": {"host": "a"}, "itemid": 4, "name": "load", "clock": 9, "ns": 5, "value": 0.5, "type": 0},
+            "load",
+            'host="a",itemid="4"',
+        ),
+        # A sensor's message: numbers are series, texts are labels.
+        (
+            {"name": "sensor", "values": "@", "time": "@.ts", "labels_from": ["@"], "labels_without": ["unit"]},
+            {"device": "d1", "unit": "C", "temperature": 21.5},
+            "sensor_temperature",
+            'device="d1"',
+        ),
+    ],
+)
+def test_what_is_the_name_the_value_or_the_time_of_a_point_is_no_label(
+    settings: dict[str, Any], message: dict[str, Any], name: str, labels: str
+) -> None:
+    [point] = points(settings, message)
+    assert (point.name, point.labels) == (name, labels)
+
+
+VECTOR = {
+    "name": "@.name",
+    "value": {"counter": "@.counter.value", "gauge": "@.gauge.value"},
+    "increments": {"@.kind": "incremental"},
+    "time": "@.timestamp",
+    "labels_from": ["@.tags"],
+}
+
+
+def test_vectors_gauges_and_counters_are_read_from_one_topic() -> None:
+    time = "2021-05-26T13:54:55.812Z"
+    gauge = {"gauge": {"value": 1.0}, "kind": "absolute", "name": "g", "tags": {"host": "a"}, "timestamp": time}
+    counter = {"counter": {"value": 2.0}, "kind": "absolute", "name": "c", "tags": {}, "timestamp": time}
+    found = [(point.name, point.kind, point.value, point.labels) for point in points(VECTOR, gauge, counter)]
+    assert found == [("g", Kind.GAUGE, 1.0, 'host="a"'), ("c", Kind.COUNTER, 2.0, "")]
+
+
+def test_vectors_incremental_counters_are_refused_with_the_name_of_the_recipe() -> None:
+    source = JsonMapped(TopicFormat.model_validate(VECTOR))
+    message = {"counter": {"value": 2.0}, "kind": "incremental", "name": "c"}
+    [(_, error)] = source.decode([json.dumps(message).encode()]).failures
+    assert "deploy/collector/delta.yaml" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("settings", "messages", "expected"),
+    [
+        # Metricbeat: each metricset has its figures elsewhere.
+        (
+            {
+                "name": "@.metricset.name",
+                "values": ["@.system.load", "@.system.memory.used"],
+                "time": "@['@timestamp']",
+            },
+            [
+                {"@timestamp": "2024-01-01T00:00:00Z", "metricset": {"name": "load"}, "system": {"load": {"1": 0.5}}},
+                {"metricset": {"name": "memory"}, "system": {"memory": {"used": {"bytes": 7}}}},
+            ],
+            {"load_1": 0.5, "memory_bytes": 7},
+        ),
+        # CloudWatch's metric streams have statistics; a producer of the site's own beside them one number.
+        (
+            {"name": ["@.metric_name", "@.metric"], "value": "@.value", "values": "@.value", "time": "@.timestamp"},
+            [
+                {"metric_name": "DiskWriteOps", "value": {"count": 3.0, "sum": 20.0}, "timestamp": 1},
+                {"metric": "queue", "value": 4},
+            ],
+            {"DiskWriteOps_count": 3.0, "DiskWriteOps_sum": 20.0, "queue": 4},
+        ),
+    ],
+)
+def test_messages_of_a_topic_may_have_their_values_at_several_paths(
+    settings: dict[str, Any], messages: list[dict[str, Any]], expected: dict[str, float]
+) -> None:
+    assert {point.name: point.value for point in points(settings, *messages)} == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"value": {"delta": "@.v"}}, "is no kind"),
+        ({"kind": "gauge"}, "leave kind out"),
+        ({"increments": {"kind": "incremental"}}, "must be a path"),
+    ],
+)
+def test_a_value_by_kind_that_contradicts_itself_is_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        TopicFormat.model_validate({**VECTOR, **change})

@@ -15,7 +15,6 @@ from tests.support.examples import parser_examples
 
 from kernelcast.bridge.inputs.interning import MAX_SPELLINGS
 from kernelcast.bridge.inputs.prometheus.text import PrometheusText
-from kernelcast.bridge.inputs.sniffing import sniff
 from kernelcast.wire.catalogue import Kind
 
 NS = 1_000_000_000
@@ -138,7 +137,6 @@ def test_blanks_before_a_line_are_ignored_as_the_format_says() -> None:
             (Kind.GAUGE, 2, NS),
         ]
     assert len(source.interner) == 1
-    assert sniff(b"# a comment\n" + page) == "prometheus"
 
 
 @pytest.mark.parametrize(

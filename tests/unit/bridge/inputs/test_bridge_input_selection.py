@@ -7,24 +7,19 @@ from typing import Any
 import cramjam
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.fuzz import shapes
 from tests.support.bridge.fleet import Site, page, samples
 from tests.support.bridge.list_kafka import ListKafka
 from tests.support.columnar.otlp_messages import request
-from tests.support.examples import parser_examples
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.inputs import Selection, TopicFormat
 from kernelcast.bridge.inputs.prometheus.text import PrometheusText
 from kernelcast.bridge.inputs.remote_write.schema import LABEL, WRITE_REQUEST
-from kernelcast.bridge.inputs.sniffing import sniff
 from kernelcast.columnar import Decoder, DecoderLimits, Sample
 from kernelcast.wire.catalogue import kernel
 
-AUTO = TopicFormat(format="auto")
-PLAIN = ((shapes.remote_write, "remote_write"), (shapes.otlp_json, "otlp_json"), (shapes.influx, "influx"))
+TEXT = TopicFormat(format="prometheus")
 
 
 def site(**formats: str | dict[str, Any]) -> Site:
@@ -57,34 +52,8 @@ def formats_seen(made: Site, topic: str) -> dict[str, float]:
     }
 
 
-@parser_examples(400)
-@given(seed=st.integers(0, 2**63), shape=st.sampled_from(PLAIN), packed=st.booleans())
-def test_what_producers_write_is_recognised(seed: int, shape: tuple[Any, str], packed: bool) -> None:  # noqa: FBT001
-    make, name = shape
-    body = make(random.Random(seed))
-    if name == "remote_write" and packed:
-        body = shapes.in_snappy(body)
-    if b"resource" in body or name != "otlp_json":
-        assert sniff(body) == name
-
-
-@parser_examples(300)
-@given(seed=st.integers(0, 2**63))
-def test_pages_and_export_requests_are_recognised(seed: int) -> None:
-    rng = random.Random(seed)
-    assert sniff(shapes.prometheus(rng)) == "prometheus"
-    made = request(rng)
-    if made.resource_metrics and made.resource_metrics[0].scope_metrics:
-        assert sniff(made.SerializeToString()) == "otlp_proto"
-
-
-@pytest.mark.parametrize("body", [b'{"v": 1}', b"hello", b"hello world", b"\x00\x01\x02", b"\xff" * 40, b"   "])
-def test_text_without_a_known_format_is_not_taken_for_one(body: bytes) -> None:
-    assert sniff(body) is None
-
-
-def test_four_formats_on_one_topic_and_garbage_between_them_all_arrive() -> None:
-    made = site(mixed="auto")
+def test_four_formats_on_one_topic_arrive_by_their_headers_and_the_others_are_put_aside() -> None:
+    made = site(mixed="prometheus")
     written = WRITE_REQUEST()
     series = written.timeseries.add()
     series.labels.append(LABEL(name="__name__", value="from_remote_write").SerializeToString())
@@ -93,21 +62,28 @@ def test_four_formats_on_one_topic_and_garbage_between_them_all_arrive() -> None
     otlp = {
         "resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "from.json", "gauge": {"dataPoints": [point]}}]}]}]
     }
-    for body in (
-        b"from_text 1\n",
-        b"garbage \xff",
-        shapes.in_snappy(written.SerializeToString()),
-        b'{"what": "is this"}',
-        b"from influx=3",
-        json.dumps(otlp).encode(),
+    for body, encoding in (
+        (b"from_text 1\n", ""),
+        (b"garbage \xff", ""),
+        (shapes.in_snappy(written.SerializeToString()), "remote_write"),
+        (b"from influx=3", "influx"),
+        (json.dumps(otlp).encode(), "otlp_json"),
     ):
-        write(made.kafka, "mixed", body)
-    found = shown(made)
-    assert found == {"from_text": 1, "from_remote_write": 2, "from_influx": 3, "from_json": 4}
-    assert [error.__class__.__name__ for _, error in made.shelf.messages] == ["DecodeError"] * 2
-    assert "bridge.formats" in str(made.shelf.messages[0][1])
+        write(made.kafka, "mixed", body, headers={"encoding": encoding} if encoding else None)
+    assert shown(made) == {"from_text": 1, "from_remote_write": 2, "from_influx": 3, "from_json": 4}
+    [(_, error)] = made.shelf.messages
+    assert "bridge.formats" in str(error)
     seen = formats_seen(made, "mixed")
-    assert seen == {"prometheus": 1, "influx": 1, "remote_write": 1, "otlp_json": 1, "unknown": 2}
+    assert seen == {"prometheus": 2, "influx": 1, "remote_write": 1, "otlp_json": 1}
+
+
+@pytest.mark.parametrize("body", [b"up 1\n", b"cpu idle=1", b'{"v": 1}', b'{"resourceMetrics": []}', b"hello"])
+def test_text_on_a_topic_without_a_format_is_put_aside_and_the_setting_is_named(body: bytes) -> None:
+    made = site()
+    write(made.kafka, "kernels", body)
+    assert shown(made) == {}
+    [(_, error)] = made.shelf.messages
+    assert "name it in bridge.formats (kernels: influx, for instance" in str(error)
 
 
 def test_a_point_without_a_time_has_its_messages_append_time() -> None:
@@ -137,7 +113,7 @@ def test_names_have_priority_over_patterns_and_own_topics_keep_their_format() ->
         ("influx", [0]),
         ("otlp_json", [1]),
         ("otlp_proto", [2]),
-        ("prometheus", [3]),
+        ("unknown", [3]),
     ]
 
 
@@ -173,13 +149,16 @@ def test_snappy_messages_are_read_in_parts_by_the_length_that_they_unpack_to() -
         ({"content_type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}, b"\x22\x00", "remote_write"),
         ({"content_type": "application/json"}, b'{"resourceMetrics": []}', "otlp_json"),
         ({"content_encoding": "gzip"}, gzip.compress(b"up 1\n", mtime=0), "prometheus"),
-        ({"content_encoding": "zstd"}, bytes(cramjam.zstd.compress(b"m v=1")), "influx"),
-        ({"content_encoding": "snappy"}, shapes.in_snappy(b"m v=1"), "influx"),
+        ({"content_encoding": "zstd"}, bytes(cramjam.zstd.compress(b"up 1")), "prometheus"),
+        ({"content_encoding": "snappy"}, shapes.in_snappy(b"up 1"), "prometheus"),
+        ({"content_type": "application/x-protobuf"}, b"up 1", "prometheus"),
+        ({"content_type": "text/plain", "encoding": "unheard of"}, b"up 1", "prometheus"),
         ({}, gzip.compress(b"up 1\n", mtime=0), "prometheus"),
+        ({}, bytes(cramjam.zstd.compress(b"up 1\n")), "prometheus"),
     ],
 )
 def test_headers_win_and_compression_is_undone(headers: dict[str, str], body: bytes, format_name: str) -> None:
-    made = site(topic="auto")
+    made = site(topic="prometheus")
     write(made.kafka, "topic", body, headers=headers)
     made.read_all()
     assert made.shelf.messages == []
@@ -198,7 +177,7 @@ def bombs() -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("encoding", "body"), bombs().items())
 def test_a_bomb_is_refused_before_it_goes_off(encoding: str, body: bytes) -> None:
-    selection = Selection(Decoder(), {"t": AUTO}, limits=DecoderLimits(message_bytes=1_000_000))
+    selection = Selection(Decoder(), {"t": TEXT}, limits=DecoderLimits(message_bytes=1_000_000))
     [group] = selection.groups([Record(("t", 0, 0), body, 0, header_items=(("content-encoding", encoding.encode()),))])
     assert group.input is None
     assert "the limit is 1000000" in str(group.failures[0]) or "known are identity" in str(group.failures[0])
@@ -208,9 +187,12 @@ OTLP_GAUGE = b"""{"resourceMetrics": [{"scopeMetrics": [{"metrics": [
     {"name": "m", "gauge": {"dataPoints": [{"asDouble": 1, "timeUnixNano": "1"}]}}]}]}]}"""
 
 
-@pytest.mark.parametrize("body", [b"up 1\n", b"cpu usage=0.5 2000000000\n", OTLP_GAUGE])
-def test_every_input_keeps_to_the_given_number_of_series(body: bytes) -> None:
-    selection = Selection(Decoder(), {"t": AUTO}, max_identities=0)
+@pytest.mark.parametrize(
+    ("format_name", "body"),
+    [("prometheus", b"up 1\n"), ("influx", b"cpu usage=0.5 2000000000\n"), ("otlp_json", OTLP_GAUGE)],
+)
+def test_every_input_keeps_to_the_given_number_of_series(format_name: str, body: bytes) -> None:
+    selection = Selection(Decoder(), {"t": TopicFormat(format=format_name)}, max_identities=0)
     [group] = selection.groups([Record(("t", 0, 0), body, 0)])
     assert group.input is not None
     [(_, error)] = group.input.decode(group.bodies).failures
@@ -257,7 +239,7 @@ def test_a_summary_stands_on_the_page_as_it_stood_in_its_message() -> None:
     assert shown(made) == {"s": 2, "s_sum": 10, "s_count": 4}
 
 
-@pytest.mark.parametrize("entry", ["auto", "otlp_proto", "otlp_json", "prometheus", "influx", "remote_write"])
+@pytest.mark.parametrize("entry", ["otlp_proto", "otlp_json", "prometheus", "influx", "remote_write"])
 @pytest.mark.parametrize("framed", [request(random.Random(1)).SerializeToString(), b'{"value": 1}', b"up 1\n"])
 def test_a_message_framed_for_a_schema_registry_is_named_as_such(entry: str, framed: bytes) -> None:
     body = b"\0" + (100_042).to_bytes(4, "big") + framed

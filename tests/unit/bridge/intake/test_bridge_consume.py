@@ -10,6 +10,7 @@ from kernelcast.bridge.intake.batch import MessageBatch
 from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.bridge.partitions.ownership import Ownership
 from kernelcast.runtime.kafka.topic_names import TopicNames
+from kernelcast.wire.errors import BrokerError
 
 P0, P1 = ("kernels", 0), ("kernels", 1)
 
@@ -131,7 +132,7 @@ def test_messages_without_a_key_are_refused_in_a_group_and_the_remedy_is_logged(
         site.read_all()
     assert values(site.store, LAUNCHES) == [1]
     assert site.own("kernelcast_bridge_unkeyed_messages_total", topic="kernels") == 1
-    assert any("set bridge.mode to sharded" in each["event"] for each in logs)
+    assert any("set bridge.mode to replica" in each["event"] for each in logs)
     assert site.intake.ownership.readiness() == (True, "")
 
 
@@ -143,6 +144,39 @@ def test_messages_without_a_key_are_taken_in_a_group_where_a_topic_has_one_parti
     site.read_all()
     assert values(site.store, LAUNCHES) == [1, 2]
     assert site.own("kernelcast_bridge_unkeyed_messages_total", topic="kernels") == 0
+
+
+def test_messages_without_a_key_are_taken_before_kafka_has_listed_the_one_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site()
+    with monkeypatch.context() as patch:
+        patch.setattr(ListKafka, "leaders", unanswered)
+        site.kafka.assign(site.intake, P0)
+    site.export(0, launches(1, time_ns=1, name="unkeyed"), keyed=None)
+    site.read_all()
+    assert values(site.store, LAUNCHES) == [1]
+    assert site.own("kernelcast_bridge_unkeyed_messages_total", topic="kernels") == 0
+
+
+def test_messages_without_a_key_are_refused_once_kafka_has_listed_several_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site()
+    site.kafka.logs[P1] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(ListKafka, "leaders", unanswered)
+        site.kafka.assign(site.intake, P0)
+    site.clock.seconds += 2
+    site.run(2)
+    site.export(0, launches(1, time_ns=1, name="unkeyed"), keyed=None)
+    site.read_all()
+    assert values(site.store, LAUNCHES) == []
+    assert site.own("kernelcast_bridge_unkeyed_messages_total", topic="kernels") == 1
+
+
+def unanswered(_kafka: ListKafka) -> dict[tuple[str, int], int]:
+    raise BrokerError("no broker answers")
 
 
 def test_the_partitions_of_the_topics_that_are_read_are_shown_whoever_has_them() -> None:

@@ -1,4 +1,4 @@
-"""Several replicas without a consumer group, and the settings of all three modes."""
+"""Several replicas without a consumer group, and the settings of both modes."""
 
 import pytest
 from tests.support.bridge.fleet import Site, page, values
@@ -6,9 +6,8 @@ from tests.support.bridge.list_kafka import ListKafka, ManualClock
 
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.intake.parts import IntakePolicy
-from kernelcast.bridge.modes import check, group_of, max_lag_seconds_of, properties_of, share_of
+from kernelcast.bridge.modes import check, group_of, max_lag_seconds_of, properties_of
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.columnar import Sample
 from kernelcast.runtime.kafka.topic_names import TopicNames
 from kernelcast.wire.catalogue import kernel
@@ -22,10 +21,8 @@ def launches(number: int, name: str = "gemm") -> Sample:
     return Sample(kernel.LAUNCHES, (("kernel", name),), number, number, 1)
 
 
-def alone(kafka: ListKafka, *topics: str, share: Share | None = None, clock: ManualClock | None = None) -> "Replica":
-    return Replica(
-        Site(kafka=kafka, policy=IntakePolicy(grouped=False, share=share), clock=clock or ManualClock()), topics
-    )
+def alone(kafka: ListKafka, *topics: str, clock: ManualClock | None = None) -> "Replica":
+    return Replica(Site(kafka=kafka, policy=IntakePolicy(grouped=False), clock=clock or ManualClock()), topics)
 
 
 class Replica:
@@ -49,20 +46,18 @@ def two_partitions() -> Site:
     return site
 
 
-def test_every_series_is_on_exactly_one_replica() -> None:
+def test_every_replica_has_every_series_of_messages_without_keys() -> None:
     writer = Site()
     for number in range(60):
         writer.export(number % 2, launches(1, name=f"k{number}"), keyed=None)
     pages = []
-    for index in range(3):
-        replica = alone(ListKafka(writer.kafka.logs), share=Share(index, 3))
+    for _ in range(3):
+        replica = alone(ListKafka(writer.kafka.logs))
         replica.run()
         pages.append({line for line in page(replica.site.store).splitlines() if line.startswith(LAUNCHES)})
-        others = replica.site.own("kernelcast_bridge_other_replicas_points_total")
-        assert others == 60 - len(pages[-1])
-        assert replica.site.own("kernelcast_bridge_discarded_points_total", cause="series_limit") == 0
-    assert sum(map(len, pages)) == len(set().union(*pages)) == 60
-    assert min(map(len, pages)) > 0
+        assert replica.site.own("kernelcast_bridge_unkeyed_messages_total", topic="kernels") == 0
+    assert pages[0] == pages[1] == pages[2]
+    assert len(pages[0]) == 60
 
 
 def test_nothing_shows_until_all_partitions_have_caught_up_because_a_series_may_lie_in_any() -> None:
@@ -135,65 +130,27 @@ def test_no_topic_at_all_is_ready() -> None:
     assert replica.site.intake.ownership.readiness() == (True, "")
 
 
-def test_each_replica_sends_its_share_of_undecodable_messages_to_the_dead_letters() -> None:
-    writer = Site()
-    for number in range(2):
-        writer.kafka.write("kernels", number, b"poison", append_ms=1_000_000)
-    letters = []
-    for index in range(2):
-        replica = alone(ListKafka(writer.kafka.logs), share=Share(index, 2))
-        replica.run()
-        letters += [message.partition() or 0 for message, _ in replica.site.shelf.messages]
-        assert replica.site.own("kernelcast_bridge_deadletters_left_total", reason="other_replica") == 1
-    assert sorted(letters) == [0, 1]
-
-
 def settings(**values: object) -> BridgeSettings:
     return BridgeSettings.model_validate(values)
 
 
 @pytest.mark.parametrize(
-    ("values", "host", "share"),
-    [
-        ({}, "bridge-3", None),
-        ({"mode": "replica"}, "bridge-3", None),
-        ({"mode": "sharded", "replica_count": 4}, "bridge-3", Share(3, 4)),
-        ({"mode": "sharded", "replica_count": 4}, "bridge-2.bridge.monitoring.svc", Share(2, 4)),
-        ({"mode": "sharded", "replica_count": 4, "replica_index": 1}, "bridge-3", Share(1, 4)),
-        ({"mode": "sharded"}, "laptop", Share(0, 1)),
-    ],
-)
-def test_a_replica_knows_its_share_from_its_settings_or_its_hosts_name(
-    values: dict[str, object], host: str, share: Share | None
-) -> None:
-    assert share_of(settings(**values), host) == share
-
-
-@pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"mode": "sharded", "replica_count": 2}, "does not end in a number; set it"),
-        ({"mode": "sharded", "replica_count": 2, "replica_index": 2}, "must be below bridge.replica_count, which is 2"),
-        ({"replica_count": 2}, "bridge.mode is group; leave them out, or set bridge.mode to sharded"),
         ({"mode": "replica", "group_protocol": "consumer"}, "bridge.group_protocol is set, and bridge.mode is replica"),
-        ({"mode": "sharded", "group_instance_id": "a"}, "bridge.group_instance_id is set"),
+        ({"mode": "replica", "group_instance_id": "a"}, "bridge.group_instance_id is set"),
         ({"max_lag_seconds": 300}, "the minimum is 450"),
         ({"topics": ["^("]}, r"\^\( is not a regular expression"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused_with_the_remedy(
-    values: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: "laptop")
+def test_settings_that_contradict_each_other_are_refused_with_the_remedy(values: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         check(settings(**values))
 
 
 def test_replicas_that_read_the_same_commit_apart_and_members_of_a_group_together() -> None:
-    groups = {group_of(settings(mode=mode), share) for mode, share in (("group", None), ("replica", None))}
-    groups |= {group_of(settings(mode="sharded"), Share(index, 2)) for index in (0, 1)}
-    assert len(groups) == 4
-    assert group_of(settings(group_id="mine"), None) == "mine"
+    assert group_of(settings(group_id="mine")) == "mine"
+    assert group_of(settings(group_id="mine", mode="replica")) == "mine-replica"
 
 
 def test_the_groups_protocol_and_the_members_name_reach_librdkafka() -> None:

@@ -125,14 +125,6 @@ def test_a_partition_that_is_catching_up_is_hidden_until_the_end_it_jumped_towar
     assert values(site.store, LAUNCHES)[0] == 600
 
 
-def test_delta_data_is_read_to_the_last_message_however_late() -> None:
-    site = overloaded()
-    site.intake.skipper.kept_whole.add("kernels")
-    site.read_all()
-    assert skipped(site) == 0
-    assert site.own("kernelcast_bridge_messages_total", topic="kernels") == 600
-
-
 def test_without_a_limit_nothing_is_skipped() -> None:
     site = overloaded(IntakePolicy(ttl_seconds=60, max_lag_seconds=0))
     site.read_all()

@@ -5,24 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.bridge.collector import collector_message
-from tests.support.bridge.delta_world import ORDERS, World
 from tests.support.bridge.exemplars import Site as ExemplarSite
 from tests.support.bridge.exemplars import exemplar
 from tests.support.bridge.fleet import Site, gauge, page, samples, values
 from tests.support.bridge.list_kafka import ListKafka
 from tests.support.bridge.producers import INFO, UP, Fleet, resource
-from tests.support.push.push_site import P0 as PUSHED
-from tests.support.push.push_site import PushSite
 from tests.support.runtime.kafka_record import Record
 
 from kernelcast.bridge.intake.parts import IntakePolicy
 from kernelcast.bridge.partitions.tombstones import key_hash
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals
@@ -31,7 +26,6 @@ P0, P1, OTHER = ("kernels", 0), ("kernels", 1), ("kernelcast.kernels", 0)
 LAUNCHES = "cuda_kernel_launches_total"
 REMOVED = "kernelcast_bridge_removed_series_total"
 TOMBSTONES = "kernelcast_bridge_tombstones_total"
-UNDECODABLE = "push_undecodable_messages_total"
 
 
 def launches(number: int, *, time_ns: int | None = None, name: str = "gemm", start_ns: int = 1) -> Sample:
@@ -64,7 +58,7 @@ def test_everything_that_came_under_the_key_goes_at_once_whatever_its_kind() -> 
     assert site.store.states() == {"exposed": 0, "catching_up": 0, "held": 0, "absent": 0}
     assert site.store.lines == 0
     assert site.own(REMOVED, cause="tombstone") == held
-    assert site.shelf.messages == []
+    assert [message.offset() for message, _ in site.shelf.messages] == [0]  # it has delta points, too
 
 
 @pytest.mark.parametrize("at_once", [1, 100])
@@ -142,9 +136,7 @@ def test_the_numbers_of_removed_series_are_returned_to_the_input() -> None:
 # Who may say it, and where
 
 
-@pytest.mark.parametrize(
-    "policy", [IntakePolicy(), IntakePolicy(grouped=False), IntakePolicy(grouped=False, share=Share(0, 1))]
-)
+@pytest.mark.parametrize("policy", [IntakePolicy(), IntakePolicy(grouped=False)])
 def test_without_a_key_it_means_nothing_and_is_counted(
     policy: IntakePolicy, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,25 +168,6 @@ def test_a_former_owners_tombstones_work_when_they_are_read_again_and_nothing_sh
     assert values(site.store, LAUNCHES) == [2]
 
 
-def test_every_replica_that_shares_series_out_removes_its_own() -> None:
-    writer = Site()
-    for number in range(30):
-        writer.export(number % 2, launches(1, name=f"k{number}"), keyed=b"x" if number < 20 else b"y")
-    bury(writer, partition=0, key=b"x")
-    bury(writer, partition=1, key=b"x")
-    left = []
-    for index in range(3):
-        site = Site(kafka=ListKafka(writer.kafka.logs), policy=IntakePolicy(grouped=False, share=Share(index, 3)))
-        site.kafka.assign(site.intake, P0, P1)
-        site.read_all()
-        left += values(site.store, LAUNCHES)
-    assert len(left) == 10
-
-
-def test_a_key_has_one_hash_in_every_process_because_kept_totals_have_it() -> None:
-    assert key_hash("kernels", 3, b"host-1") == 2_753_428_452_968_513_041
-
-
 def test_long_keys_are_not_kept_in_memory() -> None:
     key_hash("kernels", 0, b"first")
     tracemalloc.start()
@@ -209,9 +182,8 @@ def test_long_keys_are_not_kept_in_memory() -> None:
 # Producers
 
 
-@pytest.mark.parametrize("share", [None, Share(0, 2), Share(1, 2)])
-def test_a_producer_removed_with_its_key_is_not_exposed_until_it_returns(share: Share | None) -> None:
-    fleet = Fleet(share=share)
+def test_a_producer_removed_with_its_key_is_not_exposed_until_it_returns() -> None:
+    fleet = Fleet()
     ours = [gauge(f"g{i}", resource=resource(str(i), host_name=f"n{i}")) for i in range(8)]
     for i, one in enumerate(ours):
         fleet.send(one, append_ms=10_000, key_hash=i + 1)
@@ -245,71 +217,6 @@ def test_who_has_no_name_can_go_too() -> None:
     fleet.send(gauge(resource=(("host.name", "n1"),)), append_ms=10_000)
     fleet.store.end_keys([1])
     assert page(fleet.store) == ""
-
-
-# Running totals
-
-
-def totals(world: World) -> dict[str, float]:
-    found = samples(page(world.site.store)).items()
-    return {dict(labels)["kind"]: value for (name, labels), value in found if name == ORDERS}
-
-
-def test_the_total_of_a_delta_series_restarts_at_0() -> None:
-    world = World()
-    world.start()
-    world.produce(3)
-    world.produce(10, series="b")
-    world.bury("a")
-    world.produce(4)
-    world.produce(20, series="b")
-    world.read()
-    assert totals(world) == {"a": 4, "b": 30}
-
-
-def test_a_total_that_only_a_snapshot_knows_is_forgotten_too() -> None:
-    world = World(ttl_seconds=10)
-    world.start()
-    world.produce(1)
-    world.wait(1)
-    world.clock.seconds += 60
-    world.bury()
-    world.produce(5)
-    world.crash()
-    world.read()
-    assert world.own("beginnings_total", cause="restored") == 1
-    assert totals(world) == {"a": 5}
-
-
-STEP = st.one_of(
-    st.tuples(st.just("produce"), st.sampled_from("ab")),
-    st.tuples(st.just("bury"), st.sampled_from("ab")),
-    st.sampled_from([("wait", ""), ("crash", ""), ("move", "")]),
-)
-
-
-@given(steps=st.lists(STEP, max_size=14), grouped=st.booleans())
-def test_totals_count_what_came_since_the_last_tombstone_through_crashes_and_takeovers(
-    *, steps: list[tuple[str, str]], grouped: bool
-) -> None:
-    world = World(grouped=grouped)
-    expected: dict[str, int] = {}
-    world.start()
-    for number, (what, series) in enumerate(steps):
-        if what == "produce":
-            world.produce(2**number, series=series)
-            expected[series] = expected.get(series, 0) + 2**number
-        elif what == "bury":
-            world.bury(series)
-            expected.pop(series, None)
-        elif what == "wait":
-            world.wait(3)
-        elif what == "crash":
-            world.crash(P0)
-        else:
-            world.move(P0)
-    world.read()
-    assert totals(world) == expected
 
 
 # All of it, against the slow way
@@ -411,7 +318,7 @@ TOMBSTONE = st.builds(Written, st.integers(0, 1), st.sampled_from([b"x", b"y"]))
 @given(
     messages=st.lists(st.one_of(POINT, POINT, TOMBSTONE), max_size=25),
     at_once=st.integers(1, 12),
-    policy=st.sampled_from([IntakePolicy(), IntakePolicy(grouped=False, share=Share(0, 1))]),
+    policy=st.sampled_from([IntakePolicy(), IntakePolicy(grouped=False)]),
     again=st.booleans(),
 )
 def test_however_points_and_tombstones_follow_each_other_the_slow_way_shows_the_same(
@@ -435,29 +342,3 @@ def test_however_points_and_tombstones_follow_each_other_the_slow_way_shows_the_
     found = samples(page(site.store)).items()
     names = {LAUNCHES, kernel.PROBE_COVERAGE.prometheus_name, f"{kernel.DURATION.prometheus_name}_count"}
     assert {dict(labels)["kernel"]: value for (name, labels), value in found if name in names} == slow.shown()
-
-
-# Pushing
-
-
-@pytest.mark.parametrize("kind", ["remote_write", "otlp"])
-def test_pushing_passes_over_it(kind: str) -> None:
-    requests: list[httpx.Request] = []
-
-    def receiver(request: httpx.Request) -> httpx.Response:
-        requests.append(request)
-        return httpx.Response(200)
-
-    foreign = ("metrics", 0)
-    site = PushSite(receiver, kind=kind, protocol="1.0", keys=(PUSHED, foreign))
-    site.log.write(PUSHED, launches(1, time_ns=10_000_000))
-    site.log.write_body(PUSHED, None)
-    site.log.write(PUSHED, launches(2, time_ns=20_000_000))
-    site.log.messages[foreign] = [Record((*foreign, 0), None, 1, header_items=(("content-encoding", b"gzip"),))]
-    site.push_all()
-    assert len(requests) == 1
-    assert site.own("points_total") == 2
-    assert site.log.committed == {PUSHED: 3, foreign: 1}
-    undecodable = [one.value for family in site.registry.collect() for one in family.samples if UNDECODABLE in one.name]
-    assert sum(undecodable) == 0
-    assert site.discarded() == {}

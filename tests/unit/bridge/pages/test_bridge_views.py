@@ -18,7 +18,6 @@ from kernelcast.bridge.expose.http_sd import PATH, discovery
 from kernelcast.bridge.pages.layout import MAX_LAYOUTS, Layouts
 from kernelcast.bridge.pages.view import SeriesView
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.tables.hashing import Share
 
 PROTOBUF = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 FORMATS = ("text/plain", "application/openmetrics-text;version=1.0.0", PROTOBUF)
@@ -63,15 +62,6 @@ def test_shards_hold_every_series_once_and_the_processes_own_metrics_once(shards
     assert {key: value for part in parts for key, value in part.items()} == whole
     assert [any(name.startswith("own_") for name, _ in part) for part in parts] == [True] + [False] * (shards - 1)
     assert all(len(part) > 50 / shards for part in parts)
-
-
-def test_the_series_of_one_of_several_replicas_are_in_all_of_its_shards() -> None:
-    everything = samples(scraper(store_of(300))().text)
-    replicas = [scraper(store_of(300, share=Share(index, 3))) for index in range(3)]
-    parts = [samples(scrape(f"?shard={shard}/3").text) for scrape in replicas for shard in range(3)]
-    assert sum(len(part) for part in parts) == len(everything)
-    assert {key: value for part in parts for key, value in part.items()} == everything
-    assert all(len(part) > 10 for part in parts)
 
 
 def test_a_series_stays_in_its_shard_whatever_process_holds_it() -> None:

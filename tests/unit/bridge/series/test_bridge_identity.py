@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.support.bridge.delta_streams import Delta, sums
 from tests.support.bridge.fleet import LAUNCHES, Site, launches, page, samples
 from tests.support.bridge.rivals import EPOCH_SECONDS, KINDS, SECOND_NS, Producers, export
 
@@ -199,50 +198,18 @@ def test_conflicts_of_a_fleet_are_counted_in_a_bounded_number_of_series() -> Non
     assert site.own(CONFLICTS, job="other", instance="", sign="key") == 0
 
 
-def test_delta_points_that_overlap_are_a_sign_of_two_producers() -> None:
-    site = Site()
-    site.kafka.assign(site.intake, ("kernels", 0))
-    site.read_all()
-    for number in range(10):
-        begin_ns = (EPOCH_SECONDS + 10 * number) * SECOND_NS
-        for after_ns in (0, 5 * SECOND_NS):
-            point = Delta(begin_ns + after_ns, begin_ns + after_ns + 10 * SECOND_NS, 1)
-            site.kafka.write("kernels", 0, sums([point]), point.time_ns // 1_000_000)
-    site.read_all()
-    site.run(2)
-    assert site.own(CONFLICTS, job="shop", instance="host-1", sign="overlap") == 19
-
-
-def test_delta_points_lost_to_a_clock_that_is_set_back_are_counted_by_producer() -> None:
-    site = Site()
-    site.kafka.assign(site.intake, ("kernels", 0))
-    site.read_all()
-    hour_ns = 3600 * SECOND_NS
-    for number, back_ns in enumerate([0, 0, hour_ns, hour_ns, hour_ns, 0, 0]):
-        begin_ns = (EPOCH_SECONDS + 10 * number) * SECOND_NS
-        point = Delta(begin_ns - back_ns, begin_ns - back_ns + 10 * SECOND_NS, 7)
-        site.kafka.write("kernels", 0, sums([point]), begin_ns // 1_000_000 + 10_000)
-    site.read_all()
-    site.run(2)
-    lost = "kernelcast_producer_lost_delta_points_total"
-    assert site.own(lost, job="shop", instance="host-1", outcome="older") == 3
-    assert site.own(lost, job="shop", instance="host-1", outcome="malformed") is None
-    assert site.own(lost, job="other", instance="", outcome="malformed") == 0
-    assert site.own("kernelcast_bridge_delta_points_total", outcome="older") == 3
-
-
 def test_a_producer_that_is_idle_gives_its_place_in_the_counter_to_another() -> None:
     registry, now_seconds = CollectorRegistry(), 0.0
-    counted = CountedByProducer(rows.LOST_DELTA_POINTS, ("older",), registry, monotonic=lambda: now_seconds)
+    counted = CountedByProducer(rows.IDENTITY_CONFLICTS, ("key",), registry, monotonic=lambda: now_seconds)
     for number in range(MAX_PRODUCERS):
-        counted.count(("shop", str(number)), "older", 1)
-    counted.count(("shop", "late"), "older", 2)
+        counted.count(("shop", str(number)), "key", 1)
+    counted.count(("shop", "late"), "key", 2)
 
     def value(job: str, instance: str) -> float | None:
-        labels = {"job": job, "instance": instance, "outcome": "older"}
-        return registry.get_sample_value(rows.LOST_DELTA_POINTS.prometheus_name, labels)
+        labels = {"job": job, "instance": instance, "sign": "key"}
+        return registry.get_sample_value(rows.IDENTITY_CONFLICTS.prometheus_name, labels)
 
     assert (value("other", ""), value("shop", "late"), value("shop", "0")) == (2, None, 1)
     now_seconds = IDLE_SECONDS + 1
-    counted.count(("shop", "late"), "older", 3)
+    counted.count(("shop", "late"), "key", 3)
     assert (value("other", ""), value("shop", "late"), value("shop", "0")) == (2, 3, None)

@@ -169,9 +169,7 @@ class SlowInterval:
         return self.interval_ms > 0 and self.append_ms < heard_ms - patience
 
 
-rules = st.builds(
-    PointRules, st.just(10**9), st.just(10**9), st.integers(1, 5_000), st.integers(2, 6), st.integers(0, 2_000)
-)
+rules = st.builds(PointRules, st.just(10**9), st.integers(1, 5_000), st.integers(2, 6), st.integers(0, 2_000))
 
 
 @given(rules, st.lists(st.integers(0, 3_000), min_size=1, max_size=30), st.integers(-10_000, 40_000))

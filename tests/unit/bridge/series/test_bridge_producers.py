@@ -4,13 +4,12 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.support.bridge.fleet import counter, exposed_store, gauge, page, samples
-from tests.support.bridge.producers import INFO, TTL_MS, UP, Fleet, resource
+from tests.support.bridge.producers import TTL_MS, UP, Fleet, resource
 
 from kernelcast.bridge.series.heartbeats import NEW_PRODUCERS_PER_LOCK
 from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import PRODUCER_LIMIT, SERIES_LIMIT, STORED, TYPE_CONFLICT
-from kernelcast.bridge.tables.hashing import Share
 from kernelcast.bridge.tables.producers import ProducerRules
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import PointType, SeriesIdentity, Temporality
@@ -174,27 +173,6 @@ def test_a_producer_whose_refused_series_are_tried_again_keeps_its_row() -> None
     fleet.send(gauge(resource=resource("c")), append_ms=21_000)
     fleet.look(21_000)
     assert fleet.shown(UP) == {"b": 1, "c": 1}
-
-
-def test_exactly_one_of_the_sharded_replicas_reports_each_producer() -> None:
-    identities = [gauge(resource=resource(str(i), host_name=f"n{i}")) for i in range(20)]
-    replicas = [Fleet(share=Share(index, 3)) for index in range(3)]
-    for fleet in replicas:
-        fleet.send(*identities, append_ms=10_000)
-        fleet.look(10_000)
-    for name in (UP, AGE, INFO):
-        instances = [instance for fleet in replicas for instance in fleet.shown(name)]
-        assert sorted(instances) == sorted(str(i) for i in range(20))
-
-
-def test_a_replica_exposes_the_age_of_a_producer_whose_series_another_keeps() -> None:
-    identities = [gauge(resource=resource(str(i))) for i in range(20)]
-    for fleet in (Fleet(share=Share(index, 3)) for index in range(3)):
-        for append_ms in (10_000, 20_000):
-            fleet.send(*identities, append_ms=append_ms)
-            fleet.look(append_ms)
-        fleet.look(25_000)
-        assert set(fleet.shown(AGE).values()) == {5}
 
 
 # target_info

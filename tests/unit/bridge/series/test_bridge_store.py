@@ -18,9 +18,9 @@ from tests.support.bridge.fleet import (
     values,
 )
 
+from kernelcast.bridge.intake.clocks import mark_future
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import (
-    CLAMPED,
     OLDER,
     SECOND_WRITER,
     STORED,
@@ -38,7 +38,9 @@ SECOND_NS = 1_000_000_000
 
 
 def put(store: SeriesStore, identity: SeriesIdentity, point: Point, **origin: Any) -> Int64Array:
-    return store.apply(decoded([point]), come_from(**origin), Known(lambda _: identity))
+    points, origins = decoded([point]), come_from(**origin)
+    mark_future(points, origins.append_ms, 10 * SECOND_NS)
+    return store.apply(points, origins, Known(lambda _: identity))
 
 
 def test_the_newest_point_of_a_series_is_exposed_for_any_order_of_points() -> None:
@@ -83,11 +85,11 @@ def test_a_series_without_a_recorded_value_disappears_and_an_older_point_does_no
     assert values(store, "some_gauge") == [3.0]
 
 
-def test_a_point_from_the_future_is_clamped_to_its_append_time_so_that_it_blocks_nothing() -> None:
+def test_a_point_from_the_future_blocks_nothing_and_is_counted_by_producer() -> None:
     store = exposed_store()
     append_ns = 1_000 * 1_000_000
-    outcomes = put(store, gauge(), Point(0, 1.0, 10**18), append_ms=1_000)
-    assert outcomes[CLAMPED] == 1
+    put(store, gauge(), Point(0, 1.0, 10**18), append_ms=1_000)
+    assert store.take_ahead()[0] == (("kernelcast-exporter", "host-1"), 1)
     put(store, gauge(), Point(0, 2.0, append_ns + 1), offset=1, append_ms=1_001)
     assert values(store, "some_gauge") == [2.0]
 
@@ -95,7 +97,8 @@ def test_a_point_from_the_future_is_clamped_to_its_append_time_so_that_it_blocks
 @pytest.mark.parametrize("time_ns", [2**64 - 1, 2**63])
 def test_times_beyond_the_year_2262_are_the_future_too(time_ns: int) -> None:
     store = exposed_store()
-    assert put(store, gauge(), Point(0, 1.0, time_ns))[CLAMPED] == 1
+    put(store, gauge(), Point(0, 1.0, time_ns))
+    assert sum(count for _, count in store.take_ahead()) == 1
     assert values(store, "some_gauge") == [1.0]
 
 
@@ -121,7 +124,7 @@ def test_a_writer_that_began_after_the_last_one_ended_takes_over_and_keeps_it() 
 
 
 def test_a_gauge_goes_to_another_writer_once_the_first_has_been_silent() -> None:
-    store = exposed_store(rules=PointRules(tolerance_ns=0, takeover_ms=60_000))
+    store = exposed_store(rules=PointRules(takeover_ms=60_000))
     both = {0: gauge(), 1: gauge(resource=OTHER_WRITER)}
     known = Known(both.__getitem__)
     store.apply(decoded([Point(0, 1.0, 20)]), come_from(append_ms=1_000), known)
@@ -196,10 +199,15 @@ class Held:
     writer: int
     start_ns: int
     time_ns: int
+    ahead: bool
     partition: int
     offset: int
     append_ms: int
     value: float | int | None
+
+    @property
+    def shown_ns(self) -> int:
+        return self.append_ms * 1_000_000 if self.ahead else self.time_ns
 
 
 @dataclass
@@ -218,32 +226,25 @@ class SlowStore:
     def put(self, series: int, writer: int, point: Point, origin: Any) -> None:
         partition, offset, append_ms = origin
         old = self.held.get(series)
-        start_ns, time_ns = self._clamped(point.start_ns, append_ms), point.time_ns
-        if start_ns != point.start_ns and old is not None and old.writer == writer and old.start_ns:
-            start_ns = old.start_ns
-        if old is not None and old.writer != writer and not self._free(old, writer, (start_ns, time_ns), origin):
+        latest_ns = append_ms * 1_000_000 + self.tolerance_ns
+        start_ns, is_ahead = point.start_ns if point.start_ns <= latest_ns else 0, point.time_ns > latest_ns
+        new = Held(writer, start_ns, point.time_ns, is_ahead, partition, offset, append_ms, point.value)
+        if old is not None and old.writer != writer and not self._free(old, new, origin):
             return
-        if old is not None and old.writer == writer and self._both_live(old, start_ns, time_ns, origin):
+        if old is not None and old.writer == writer and self._both_live(old, new):
             if not self._silent(old, origin):
                 return
             old = None
-        self._live(writer, time_ns, append_ms)
-        if old is not None and old.writer == writer and not self._newer(old, (start_ns, time_ns), origin):
+        self._live(writer, new.shown_ns, append_ms)
+        if old is not None and old.writer == writer and not self._newer(old, new):
             return
         old = self.held.get(series)
-        new = Held(writer, start_ns, time_ns, partition, offset, append_ms, point.value)
         if old is not None:
             new.append_ms = max(append_ms, old.append_ms)
-            if old.partition != partition and append_ms < old.append_ms and start_ns == old.start_ns:
-                new.partition, new.offset = old.partition, old.offset  # it had left the partition before that point
         self.held[series] = new
 
-    def _clamped(self, time_ns: int, append_ms: int) -> int:
-        append_ns = append_ms * 1_000_000
-        return append_ns if time_ns > append_ns + self.tolerance_ns else time_ns
-
-    def _live(self, writer: int, time_ns: int, append_ms: int) -> None:
-        self.times[writer] = max(self._clamped(time_ns, append_ms), self.times.get(writer, 0))
+    def _live(self, writer: int, shown_ns: int, append_ms: int) -> None:
+        self.times[writer] = max(shown_ns, self.times.get(writer, 0))
         self.firsts[writer] = min(append_ms, self.firsts.get(writer, append_ms))
         known_ms = self.appends.get(writer, 0)
         if append_ms > known_ms:
@@ -252,28 +253,24 @@ class SlowStore:
                 gap_ms, interval_ms = append_ms - known_ms, self.intervals.get(writer, 0)
                 self.intervals[writer] = max(gap_ms, interval_ms - gap_ms // 8)
 
-    def _free(self, old: Held, writer: int, when: tuple[int, int], origin: tuple[int, int, int]) -> bool:
+    def _free(self, old: Held, new: Held, origin: tuple[int, int, int]) -> bool:
         """Whether a series may go to another writer."""
-        began_after = when[0] > self._clamped(old.time_ns, old.append_ms) and self._is_no_repetition(
-            old.writer, writer, when[1], origin[2]
-        )
-        return began_after or self._silent(old, origin)
+        return (new.start_ns > old.shown_ns and self._is_no_repetition(old.writer, new)) or self._silent(old, origin)
 
-    def _is_no_repetition(self, owner: int, writer: int, time_ns: int, append_ms: int) -> bool:
+    def _is_no_repetition(self, owner: int, new: Held) -> bool:
         """Whether a point cannot be one from before its series' owner began, read or sent again."""
         first_ms = self.firsts[owner]
-        if append_ms < first_ms:
+        if new.append_ms < first_ms:
             return False
-        if self.firsts.get(writer, first_ms) >= first_ms:
+        if self.firsts.get(new.writer, first_ms) >= first_ms:
             return True
-        newest_ns = self.times[writer]
-        is_newest = append_ms == self.appends.get(writer, 0) and time_ns == newest_ns
-        return is_newest or self._clamped(time_ns, append_ms) > newest_ns
+        newest_ns = self.times[new.writer]
+        is_newest = new.append_ms == self.appends.get(new.writer, 0) and new.shown_ns == newest_ns
+        return is_newest or new.shown_ns > newest_ns
 
-    def _both_live(self, old: Held, start_ns: int, time_ns: int, origin: tuple[int, int, int]) -> bool:
+    def _both_live(self, old: Held, new: Held) -> bool:
         """Whether a point of a series' own writer comes from a process that began earlier and still runs."""
-        began_earlier = 0 < start_ns < old.start_ns - 2_000_000_000
-        return began_earlier and time_ns > old.time_ns and self._later(old, time_ns, origin)
+        return 0 < new.start_ns < old.start_ns - 2_000_000_000 and self._later(old, new)
 
     def _silent(self, old: Held, origin: tuple[int, int, int]) -> bool:
         """Whether a series' writer has stopped."""
@@ -285,32 +282,20 @@ class SlowStore:
         interval_ms = self.intervals.get(old.writer)
         return interval_ms is not None and append_ms - self.appends[old.writer] > max(1.5 * interval_ms, 1_000)
 
-    def _newer(self, old: Held, when: tuple[int, int], origin: tuple[int, int, int]) -> bool:
+    def _newer(self, old: Held, new: Held) -> bool:
         """Whether a point of a series' own writer is its newest."""
-        start_ns, time_ns = when
-        if start_ns and old.start_ns and start_ns != old.start_ns:
-            return start_ns > old.start_ns
-        if time_ns == old.time_ns:
-            return origin[0] == old.partition and origin[1] >= old.offset
-        return self._later(old, time_ns, origin)
+        if new.start_ns and old.start_ns and new.start_ns != old.start_ns:
+            return new.start_ns > old.start_ns
+        if new.time_ns == old.time_ns:
+            return new.partition == old.partition and new.offset >= old.offset
+        return self._later(old, new)
 
-    def _later(self, old: Held, time_ns: int, origin: tuple[int, int, int]) -> bool:
-        """Whether a point is later than the stored one by its time, or by a clock that was corrected between them."""
-        stored, read = (old.time_ns, old.append_ms), (time_ns, origin[2])
-        if time_ns < old.time_ns:
-            return self._corrected(stored, read)
-        if origin[2] < old.append_ms:
-            return not self._corrected(read, stored)
-        came_late = origin[0] != old.partition and origin[2] - old.append_ms <= self.takeover_ms
-        return not (came_late and self._is_ahead(read) and not self._is_ahead(stored))
-
-    def _is_ahead(self, when: tuple[int, int]) -> bool:
-        return self._clamped(*when) != when[0]
-
-    def _corrected(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
-        """Whether the writer's clock was ahead at one point and is not at the other, which was written later."""
-        right = after[0] <= after[1] * 1_000_000 + self.tolerance_ns // 2
-        return self._is_ahead(before) and right and before[1] * 1_000_000 < after[0]
+    def _later(self, old: Held, new: Held) -> bool:
+        """Whether a point is later than the stored one: by its clock, or by the times at which both are shown."""
+        if old.ahead == new.ahead:
+            return new.time_ns > old.time_ns
+        came_late = new.partition != old.partition and new.append_ms - old.append_ms <= self.takeover_ms
+        return not (new.ahead and came_late) and new.shown_ns > old.shown_ns
 
     def shown(self) -> dict[int, float | int]:
         return {
@@ -376,7 +361,7 @@ def ahead(time_ms: int, origin: tuple[int, int, int]) -> tuple[Any, ...]:
 @given(st.lists(actions, max_size=25))
 def test_the_store_agrees_with_a_dictionary_that_follows_the_rules_one_point_at_a_time(steps: list[Any]) -> None:
     slow = SlowStore()
-    fast = SeriesStore(SeriesLimits(), rules=PointRules(slow.tolerance_ns, slow.takeover_ms))
+    fast = SeriesStore(SeriesLimits(), rules=PointRules(slow.takeover_ms))
     identities = {
         series * 2 + writer: counter(attributes=(("i", str(series)),), resource=(RESOURCE, OTHER_WRITER)[writer])
         for series in SERIES
@@ -388,7 +373,9 @@ def test_the_store_agrees_with_a_dictionary_that_follows_the_rules_one_point_at_
             case ("put", series, writer, point, origin):
                 slow.put(series, writer, point, origin)
                 moved = Point(series * 2 + writer, point.value, point.time_ns, point.start_ns)
-                fast.apply(decoded([moved]), come_from(*origin), known)
+                read, came = decoded([moved]), come_from(*origin)
+                mark_future(read, came.append_ms, slow.tolerance_ns)
+                fast.apply(read, came, known)
             case ("expose", partition, shown):
                 fast.expose(partition, exposed=shown)
                 slow.exposed = slow.exposed | {partition} if shown else slow.exposed - {partition}

@@ -13,8 +13,8 @@ from tests.support.columnar.otlp_messages import request
 
 from kernelcast.bridge.tables import arrivals as module
 from kernelcast.bridge.tables.arrivals import NewSeries
-from kernelcast.bridge.tables.columns import METRIC_LIMIT, OTHER_REPLICA, PRODUCER_LIMIT, SERIES_LIMIT, TYPE_CONFLICT
-from kernelcast.bridge.tables.hashing import Share, stable_hash, stable_hashes
+from kernelcast.bridge.tables.columns import METRIC_LIMIT, PRODUCER_LIMIT, SERIES_LIMIT, TYPE_CONFLICT
+from kernelcast.bridge.tables.hashing import stable_hashes
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots
 from kernelcast.bridge.translation.settings import TranslationSettings
@@ -24,7 +24,6 @@ from kernelcast.columnar import Decoder
 from kernelcast.wire.catalogue import Kind
 
 LINES = {Kind.GAUGE: 1, Kind.HISTOGRAM: 3}
-SHARE = Share(0, 2)
 
 
 def placement(metric: int, labels: int, help_text: str) -> Placement:
@@ -41,8 +40,6 @@ class Slow:
     """
 
     limits: SeriesLimits
-    share: Share | None
-    hash_mask: int
     held: dict[tuple[str, bytes], tuple[int, Kind, int]] = field(default_factory=dict)
     helps: dict[str, tuple[Kind, str]] = field(default_factory=dict)
     free: list[int] = field(default_factory=list)
@@ -61,10 +58,7 @@ class Slow:
             if name in (None, family) and producer in (None, owner)
         )
 
-    def one(self, place: Placement, producer: int) -> int:  # noqa: PLR0911  one rule after another
-        hashed = stable_hash(place.name, place.labels) & self.hash_mask
-        if self.share is not None and hashed % self.share.count != self.share.index:
-            return -OTHER_REPLICA
+    def one(self, place: Placement, producer: int) -> int:
         kind, text = self.helps.setdefault(place.name, (place.kind, place.help))
         if kind is not place.kind:
             return -TYPE_CONFLICT
@@ -96,18 +90,16 @@ calls = st.lists(st.tuples(st.lists(series, max_size=25), st.sets(st.integers(0,
 
 @given(
     calls,
-    st.sampled_from((None, SHARE)),
     st.tuples(st.integers(1, 30), st.integers(1, 12), st.integers(1, 14)),
     st.sampled_from((-1, 1)),
 )
 def test_series_that_come_together_are_admitted_as_if_they_came_one_by_one(
     chosen: list[tuple[list[tuple[int, int, str, int]], set[int]]],
-    share: Share | None,
     limits: tuple[int, int, int],
     hash_mask: int,
 ) -> None:
-    slots = Slots(SeriesLimits(*limits), frozenset(), share)
-    slow = Slow(SeriesLimits(*limits), share, hash_mask)
+    slots = Slots(SeriesLimits(*limits), frozenset())
+    slow = Slow(SeriesLimits(*limits))
     with pytest.MonkeyPatch.context() as patch:  # most hashes collide under a short mask
         patch.setattr(module, "stable_hashes", lambda *columns: stable_hashes(*columns) & hash_mask)
         compare(slots, slow, chosen)

@@ -8,9 +8,8 @@ from tests.support.bridge.fleet import Known, Point, come_from, decoded, exposed
 
 from kernelcast.bridge.tables import labels as module
 from kernelcast.bridge.tables.arrivals import NewSeries
-from kernelcast.bridge.tables.columns import OTHER_REPLICA, TYPE_CONFLICT
+from kernelcast.bridge.tables.columns import TYPE_CONFLICT
 from kernelcast.bridge.tables.families import Heading
-from kernelcast.bridge.tables.hashing import Share, stable_hash
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots
 from kernelcast.wire.catalogue import Kind
@@ -33,8 +32,8 @@ def text(number: int) -> bytes:
 class Indexed:
     """The bridge's own series in a table, and the dictionary with which it should agree."""
 
-    def __init__(self, share: Share | None) -> None:
-        self.slots, self.share = Slots(NO_SERIES, frozenset(("m3",)), share), share
+    def __init__(self) -> None:
+        self.slots = Slots(NO_SERIES, frozenset(("m3",)))
         self.held: dict[tuple[int, bytes], tuple[int, int]] = {}
         foreign = Placement("m0", Kind.GAUGE, "", text(FOREIGN[1]), cumulative=False, writer="w")
         self.slots.admit(NewSeries.of([foreign]), np.array([0], np.int32))
@@ -44,9 +43,7 @@ class Indexed:
         found = self.slots.admit_own(heading(family), labels, np.array(producers, np.int32)).tolist()
         for (number, producer), slot in zip(asked, found, strict=True):
             key = (family, text(number))
-            if not self.keeps(*key):
-                assert slot == -OTHER_REPLICA
-            elif (family, number) == FOREIGN or self.held.get(key, (0, producer))[1] != producer:
+            if (family, number) == FOREIGN or self.held.get(key, (0, producer))[1] != producer:
                 assert slot == -TYPE_CONFLICT
             else:
                 assert self.held.setdefault(key, (slot, producer))[0] == slot
@@ -57,24 +54,20 @@ class Indexed:
         if keys:
             self.slots.free(np.array([self.held.pop(key)[0] for key in sorted(keys)], np.intp))
 
-    def keeps(self, family: int, labels: bytes) -> bool:
-        hashed = np.array([stable_hash(f"m{family}", labels)])
-        return self.share is None or bool(self.share.keeps(hashed)[0])
-
     def labels(self, slot: int) -> bytes:
         sets, number = self.slots.labels.sets.columns, self.slots.series.label_set[slot]
         start = sets.offset[number]
         return self.slots.labels.sets.arena[start : start + sets.length[number]].tobytes()
 
 
-@given(steps, st.sampled_from((None, Share(0, 2))))
+@given(steps)
 def test_own_series_are_found_as_in_a_dictionary_however_labels_are_shared_and_memory_is_given_back(
-    chosen: list[tuple[int, list[tuple[int, int]], bool]], share: Share | None
+    chosen: list[tuple[int, list[tuple[int, int]], bool]],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "GARBAGE_BYTES", 1)
         patch.setattr(module, "SMALLEST_TABLE", 4)
-        indexed = Indexed(share)
+        indexed = Indexed()
         foreign = indexed.slots.lines
         for family, asked, wanted in chosen:
             (indexed.add if wanted else indexed.remove)(family, asked)

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 from tests.support.bridge.fleet import counter, gauge
 
-from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
+from kernelcast.bridge.tables.columns import DELTA, LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.translation.settings import TranslationSettings
 from kernelcast.bridge.translation.translate import Translator
@@ -110,11 +110,9 @@ def test_a_name_without_a_legal_character_is_refused(name: str) -> None:
     assert place(gauge(name)) == UNNAMED
 
 
-def test_a_sum_without_temporality_is_refused_and_both_temporalities_are_one_series() -> None:
+def test_a_sum_of_differences_or_without_temporality_is_refused() -> None:
     assert place(counter(temporality=Temporality.UNSPECIFIED)) == TEMPORALITY
-    deltas, totals = (placed(counter(temporality=kind)) for kind in (Temporality.DELTA, Temporality.CUMULATIVE))
-    assert (deltas.totals, totals.totals) == (True, False)
-    assert replace(deltas, totals=False) == totals
+    assert place(counter(temporality=Temporality.DELTA)) == DELTA
 
 
 def test_labels_without_end_are_refused() -> None:

@@ -19,6 +19,7 @@ NO_BRIDGE = {"alertname": "KernelcastAllBridgesDown"}
 NO_KAFKA = {"alertname": "KernelcastAllBridgesWithoutKafka"}
 NO_PREDICTOR = {"alertname": "KernelcastAllPredictorsDown"}
 XID = {"alertname": "KernelcastGpuXidHardware", "Hostname": "n1", "gpu": "0", "xid": "79"}
+HOT = {"Hostname": "n1", "gpu": "0", "metric": "DCGM_FI_DEV_GPU_TEMP", "cause": "thermal"}
 LATE = {"alertname": "KernelcastFreshnessObjectiveBurnsFast"}
 
 
@@ -69,7 +70,14 @@ def muted(target: dict[str, str], source: dict[str, str], among: list[dict[str, 
         (NO_BRIDGE, BRIDGE),
         (NO_KAFKA, KAFKA),
         (NO_PREDICTOR, PREDICTOR),
-        ({"alertname": "KernelcastBreachImminent", "Hostname": "n1", "gpu": "0"}, NO_PREDICTOR),
+        ({"alertname": "KernelcastHintWaitsForApproval", "program": "train"}, NO_PREDICTOR),
+        ({"alertname": "KernelcastBreachImminent", **HOT}, {"alertname": "KernelcastLimitPassed", **HOT}),
+        ({"alertname": "KernelcastDegradationPredicted", **HOT}, {"alertname": "KernelcastLimitPassed", **HOT}),
+        (
+            {"alertname": "KernelcastGpuThrottling", "Hostname": "n1", "gpu": "0"},
+            {"alertname": "KernelcastLimitPassed", **HOT},
+        ),
+        ({"alertname": "KernelcastFaultObserved", "Hostname": "n1", "cause": "xid"}, XID),
         (LATE, {"alertname": "KernelcastLagGrowing", "job": "kernelcast-bridge", "topic": "kernelcast.device"}),
     ],
 )
@@ -97,7 +105,15 @@ def test_throttling_by_heat_is_kept_until_the_rate_of_lost_time_has_ended() -> N
             {"alertname": "KernelcastDegradationPredicted", "Hostname": "n1", "gpu": "0", "rank": "1"},
             {"alertname": "KernelcastBreachImminent", "Hostname": "n1", "gpu": "0", "rank": "0"},
         ),
-        ({"alertname": "KernelcastBreachImminent", "Hostname": "n1", "gpu": "0"}, PREDICTOR),
+        ({"alertname": "KernelcastBreachImminent", **HOT}, PREDICTOR),
+        ({"alertname": "KernelcastBreachImminent", **HOT}, NO_PREDICTOR),
+        ({"alertname": "KernelcastLimitPassed", **HOT}, NO_PREDICTOR),
+        ({"alertname": "KernelcastLimitPassed", **HOT}, NO_BRIDGE),
+        ({"alertname": "KernelcastFaultObserved", "Hostname": "n1", "cause": "straggler"}, XID),
+        (
+            {"alertname": "KernelcastGpuThrottling", "Hostname": "n1", "gpu": "0"},
+            {"alertname": "KernelcastLimitPassed", **HOT, "cause": "memory_leak"},
+        ),
         ({"alertname": "KernelcastLagGrowing", "job": "kernelcast-predictor"}, BRIDGE),
         (LATE, {"alertname": "KernelcastLagGrowing", "job": "kernelcast-predictor", "topic": "kernelcast.device"}),
         (BRIDGE, BRIDGE),
@@ -113,7 +129,7 @@ def test_every_declared_consequence_is_muted_on_its_subject_only(one: Consequenc
     subject, among = {label: f"a-{label}" for label in one.subject}, inhibit_rules()
     cause = {"alertname": one.cause, **subject, **labels_of(one.matcher)}
     for name in one.silenced:
-        target = {"alertname": name, **subject}
+        target = {"alertname": name, **subject, **labels_of(one.about)}
         assert muted(target, cause, among), name
         if one.subject:
             elsewhere = {label: f"b-{label}" for label in one.subject}

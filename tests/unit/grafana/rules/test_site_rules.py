@@ -11,7 +11,7 @@ from kernelcast.grafana.inputs import Jobs, Thresholds
 from kernelcast.grafana.site import JobNames, Site, Targets, read
 from kernelcast.wire.errors import ConfigurationError
 
-WITHOUT_KAFKA = replace(rules.PRODUCTION, jobs=Jobs(bridge=None, predictor=None))
+WITHOUT_KAFKA = replace(rules.PRODUCTION, jobs=Jobs(bridge=None, predictor=None, exporter="gpu-nodes"))
 OWN_NAMES = replace(rules.PRODUCTION, jobs=Jobs("monitoring/bridge", "oracle"))
 
 
@@ -54,7 +54,7 @@ def test_job_names_are_those_of_the_site() -> None:
     assert list(jobs) == ["b", "e", "kernelcast-predictor", "d"]
     assert jobs["b"]["honor_labels"]
     assert "metric_relabel_configs" not in jobs["d"], "its device metrics are the only ones"
-    assert site.rules_profile.jobs == Jobs(bridge="b")
+    assert site.rules_profile.jobs == Jobs(bridge="b", exporter="e")
 
 
 def test_thresholds_reach_expressions_and_texts() -> None:
@@ -79,7 +79,7 @@ def test_a_service_without_a_target_and_thresholds_are_read_from_the_file_of_a_s
         "bridge: {targets: []}\npredictor: {targets: []}\nthresholds: {idle_hours: 4}\njobs: {exporter: gpu-nodes}\n"
     )
     site = read(path)
-    assert site.rules_profile.jobs == Jobs(bridge=None, predictor=None)
+    assert site.rules_profile.jobs == Jobs(bridge=None, predictor=None, exporter="gpu-nodes")
     assert site.rules_profile.thresholds == Thresholds(idle_hours=4.0)
     (job,) = yaml.safe_load(prometheus.render(site))["scrape_configs"]
     assert job["job_name"] == "gpu-nodes"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.predictor.finding_candidates import HOUR, START_NS, TEMPERATURE, Run, candidate, predicted
+from tests.support.predictor.finding_candidates import HOUR, MINUTE, START_NS, TEMPERATURE, Run, candidate, predicted
 
 from kernelcast.predictor.alarms import state
 from kernelcast.predictor.alarms.alarms import Alarms
@@ -423,3 +423,14 @@ def test_alarms_go_on_after_the_clocks_of_hosts_were_ahead_and_are_set_back(rest
     assert [one.held for one in run.step(fault, observed) if one.metric == TEMPERATURE] == [True]
     run.steps(DAY, observed)
     assert [one.held for one in run.step(fault, observed) if one.metric == TEMPERATURE] == [False]
+
+
+@pytest.mark.parametrize(("late_seconds", "found"), [(HOUR, True), (1.2 * HOUR, False)])
+def test_among_100_000_series_a_breach_within_the_hour_waits_only_ten_minutes(
+    late_seconds: float,
+    found: bool,  # noqa: FBT001
+) -> None:
+    soon = replace(predicted(probability=0.97), seconds_to_limit=(600.0, 1800.0, late_seconds))
+    run = Run()
+    assert run.steps(10 * MINUTE, soon, watched=100_000) == []
+    assert bool(run.steps(10 * MINUTE, soon, watched=100_000)) is found

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.support.predictor.finding_candidates import START_NS, candidate
+from tests.support.predictor.finding_candidates import START_NS, candidate, predicted
 from tests.support.predictor.finding_log import Message, Sent, log
 from tests.support.wire.findings import FINDING
 
@@ -26,24 +26,77 @@ def test_only_changes_are_written_with_the_finding_as_key() -> None:
     begun, ended = sent.findings()
     assert [(topic, key) for topic, key, _ in sent.messages] == [(FINDINGS.name, begun.finding_id.encode())] * 2
     assert (begun.state, ended.state, begun.finding_id) == (FindingState.PASSED, FindingState.OVER, ended.finding_id)
-    shown = {"cause": "thermal", "severity": "page", "state": "passed"}
-    assert registry.get_sample_value("kernelcast_predictor_findings", shown) == 0
     assert registry.get_sample_value("kernelcast_predictor_pages_total") == 1
     assert registry.get_sample_value("kernelcast_predictor_finding_changes_total", {"state": "over"}) == 1
 
 
-def test_lasting_and_held_findings_are_metrics_from_the_start() -> None:
+SINCE = "kernelcast_predictor_finding_since_timestamp_seconds"
+
+
+def shown(registry: CollectorRegistry, name: str) -> list[tuple[dict[str, str], float]]:
+    """Samples of a metric, without labels that are empty."""
+    return [
+        ({label: text for label, text in sample.labels.items() if text}, sample.value)
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    ]
+
+
+def test_a_finding_is_a_series_with_its_subject_value_limit_and_times_until_it_is_over() -> None:
+    registry = CollectorRegistry()
+    findings = log(Sent(), registry)
+    subject = {"scope": "gpu", "Hostname": "r1-n1", "UUID": "GPU-r1-n1-0", "gpu": "0"}
+    about = {**subject, "metric": "DCGM_FI_DEV_GPU_TEMP", "cause": "thermal"}
+    hours = [replace(predicted(), value=80.0 + number) for number in range(2)]
+    for number, found in enumerate(hours):
+        findings.cycle([found], watched=1, time_ns=START_NS + number * 3600 * 10**9)
+    ((labels, began),) = shown(registry, SINCE)
+    finding_id = labels.pop("finding_id")
+    assert labels == {**about, "state": "predicted", "urgency": "page"}
+    assert [value for _, value in shown(registry, "kernelcast_predictor_finding_value")] == [81.0]
+    assert [value for _, value in shown(registry, "kernelcast_predictor_finding_limit")] == [87.0]
+    now = START_NS / 1e9 + 3600
+    expected = shown(registry, "kernelcast_predictor_finding_expected_timestamp_seconds")
+    assert {words["quantile"]: value for words, value in expected} == {
+        "0.1": now + 3600, "0.5": now + 2 * 3600, "0.9": now + 3 * 3600,
+    }  # fmt: skip
+    passed_ns = START_NS + 7000 * 10**9
+    for number in range(2, 4):
+        hot = candidate(passed_ns=passed_ns)
+        findings.cycle([hot], watched=1, time_ns=START_NS + number * 3600 * 10**9)
+    ((labels, since),) = shown(registry, SINCE)
+    assert labels == {**about, "finding_id": finding_id, "state": "passed", "urgency": "page"}
+    assert (began, since) == (START_NS / 1e9, passed_ns / 1e9)
+    assert shown(registry, "kernelcast_predictor_finding_expected_timestamp_seconds") == []
+    findings.cycle([], watched=1, time_ns=START_NS + 5 * 3600 * 10**9)
+    assert shown(registry, SINCE) == []
+
+
+def test_a_restart_shows_the_saved_findings_with_the_same_labels_and_times_and_nothing_before_they_are_there() -> None:
+    before, after = CollectorRegistry(), CollectorRegistry()
+    first = log(Sent(), before)
+    first.cycle([candidate(passed_ns=START_NS - 7)], watched=1, time_ns=START_NS)
+    second = log(Sent(), after)
+    evaluated = "kernelcast_predictor_findings_timestamp_seconds"
+    assert (shown(after, evaluated), shown(after, SINCE)) == ([], [])
+    second.restore(first.save())
+    second.cycle([], watched=1, time_ns=START_NS + CYCLE_NS)
+    assert shown(after, evaluated) == [({}, (START_NS + CYCLE_NS) / 1e9)]
+    assert shown(after, SINCE) == shown(before, SINCE) != []
+
+
+def test_a_page_beyond_the_budget_is_shown_as_held() -> None:
     registry = CollectorRegistry()
     findings = log(Sent(), registry, pages_per_day=0)
     held = "kernelcast_predictor_findings_held"
-    labels = {"cause": "straggler", "severity": "page", "state": "observed"}
     assert registry.get_sample_value(held) == 0
-    assert registry.get_sample_value("kernelcast_predictor_findings", labels) == 0
     observed = candidate(state=FindingState.OBSERVED, cause=Cause.STRAGGLER)
     for number in range(4):
         findings.cycle([observed], watched=1, time_ns=START_NS + number * CYCLE_NS)
     assert registry.get_sample_value(held) == 1
-    assert registry.get_sample_value("kernelcast_predictor_findings", labels) == 1
+    ((labels, _),) = shown(registry, SINCE)
+    assert (labels["cause"], labels["urgency"]) == ("straggler", "held")
 
 
 def test_numbers_that_json_cannot_express_are_left_out() -> None:

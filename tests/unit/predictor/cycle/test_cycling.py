@@ -14,7 +14,8 @@ from kernelcast.columnar import Sample
 from kernelcast.predictor.cycle.predictions import CycleReport
 from kernelcast.predictor.cycling import CycleLoop
 from kernelcast.predictor.engine import Engine
-from kernelcast.predictor.measures import Measures
+from kernelcast.predictor.kafka_outputs import KafkaOutputs
+from kernelcast.predictor.measures import KafkaMeasures
 from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.topic_logs import TopicLogs
@@ -36,14 +37,11 @@ class Loop:
         monkeypatch.setattr(self.engine, "run_cycle", lambda _accepted: found)
         rest: Any = Quiet()
         self.saved = SavedScores(self.engine)
-        self.loop = CycleLoop(
-            settings,
-            self.engine,
-            ForecastPublisher(settings, self.sent, clock_ns=self.clock),
-            logs=TopicLogs(log(self.sent, CollectorRegistry()), rest, rest, cast("Any", self.saved), rest),
-            partitions=rest,
-            measures=Measures(self.registry),
-        )
+        measures = KafkaMeasures(self.registry)
+        self.publisher = ForecastPublisher(settings, self.sent, clock_ns=self.clock)
+        logs = TopicLogs(log(self.sent, CollectorRegistry()), rest, rest, cast("Any", self.saved), rest)
+        outputs = KafkaOutputs(self.engine, self.publisher, logs, rest, measures)
+        self.loop = CycleLoop(settings, self.engine, outputs, measures=measures)
         for _ in range(2):
             feed(self.engine, kernel_and_variant(self.clock))
             self.clock.second += 1
@@ -164,7 +162,7 @@ def test_a_step_of_a_cycle_that_fails_is_reported_after_the_others_are_done(
         raise RuntimeError("a defect")
 
     running.report("train", "33")
-    monkeypatch.setattr(cast("Any", running.loop)._publisher, "forecasts", broken)
+    monkeypatch.setattr(running.publisher, "forecasts", broken)
     with pytest.raises(ExceptionGroup, match="cycle") as failed:
         running.loop.run_cycle()
     assert failed.group_contains(RuntimeError, match="a defect")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.unit.predictor.conftest import Fleet, Shape, fast, kernel_subject
+from tests.unit.predictor.conftest import START_SECONDS, Fleet, Shape, fast, kernel_subject
 
 from kernelcast.predictor.cycle.predictions import Abstention, Prediction
 from kernelcast.predictor.explain import explain
@@ -495,3 +495,36 @@ def test_contention_of_many_kernels_is_found_in_one_pass_over_the_series(
     fleet.run(6)
     assert fleet.causes() == {Cause.CONTENTION}
     assert asked <= 2 * len(fleet.series)
+
+
+class Probable:
+    """A GPU far from its limit whose probability of a breach is set by hand before each cycle."""
+
+    def __init__(self) -> None:
+        self.fleet = Fleet(fast())
+        self.fleet.device(SLOWDOWN, lambda _: 90.0)
+        self.fleet.device(TEMPERATURE, lambda second: 60.0 + second % 2)
+        self.fleet.run(120)
+        (self.row,) = np.flatnonzero(self.fleet.cycle.attributes.judged[: len(self.fleet.series)])
+
+    def published(self, probability: float) -> bool:
+        """Whether the series is published by a cycle that evaluates nothing anew."""
+        self.fleet.cycle.detection.memory.probability[self.row] = probability
+        report = self.fleet.cycle.run(now_seconds=float(START_SECONDS + self.fleet.second))
+        return any(one.degradation is not None for one in report.predictions)
+
+
+def test_a_breach_is_published_from_a_probability_of_04_and_withdrawn_below_02() -> None:
+    series = Probable()
+    drawn = [series.published(each) for each in (0.3, 0.39, 0.41, 0.38, 0.22, 0.41, 0.21, 0.19, 0.3, 0.39, 0.4)]
+    assert drawn == [False, False, True, True, True, True, True, False, False, False, True]
+
+
+def test_a_restart_goes_on_publishing_a_breach_that_has_become_a_little_less_probable() -> None:
+    before, after, other = Probable(), Probable(), Probable()
+    rows = np.array([before.row])
+    assert before.published(0.5)
+    after.fleet.cycle.restore_alarms(rows, before.fleet.cycle.saved_alarms(rows))
+    assert after.published(0.3)
+    assert not after.fleet.cycle.detection.memory.firing[before.row]
+    assert not other.published(0.3)

@@ -187,7 +187,7 @@ def test_a_restart_keeps_that_an_alert_has_passed_its_limit() -> None:
     assert memory.crossed_ns[0] == saved.crossed_ns[0] >= saved.since_ns[0]
 
 
-@pytest.mark.parametrize(("state", "crossed_ns"), [(0, 0), (1, 0), (66, 66)])
+@pytest.mark.parametrize(("state", "crossed_ns"), [(-1, 0), (0, 0), (1, 0), (66, 66)])
 def test_a_saved_alert_has_the_time_of_the_crossing_where_the_limit_was_passed(state: int, crossed_ns: int) -> None:
     node = Node({"gemm": lambda _second: 1.0})
     node.run(3)

@@ -8,7 +8,7 @@ import pytest
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.combination import forecast
 from kernelcast.predictor.forecasting.panel import Panel
-from kernelcast.predictor.forecasting.path import forecast_leads
+from kernelcast.predictor.forecasting.path import forecast_leads, forecast_path
 from kernelcast.predictor.forecasting.spikes import without_spikes
 
 LEVELS = (0.025, 0.975)
@@ -43,6 +43,17 @@ def test_a_drift_is_carried_on_within_its_interval() -> None:
     come = 70 + SLOPE * (LENGTH + 19)
     assert mean == pytest.approx(come, abs=2.5)
     assert lower < come < upper
+
+
+def test_the_mean_of_a_steady_leak_lies_in_its_own_band() -> None:
+    values = 20_000.0 + 12.0 * np.arange(576) + np.random.default_rng(1).normal(0, 3.0, 576)
+    leads = (1, 6, 24, 72)
+    mean, quantiles, _ = forecast_leads(panel(values), leads, LEVELS, (288,))
+    assert (quantiles[0] <= mean).all()
+    assert (mean <= quantiles[1]).all()
+    path, band = forecast_path(panel(values), 72, LEVELS, (288,))
+    assert ((band[0] <= path) & (path <= band[1])).all()
+    np.testing.assert_allclose(path[0, -1], 20_000 + 12.0 * (575 + 72), atol=9)
 
 
 @pytest.mark.parametrize("lead", [19, 20, 25, 39, 40, 100])

@@ -53,9 +53,10 @@ def panel(seed: int, length: int) -> tuple[SeriesBlocks, Traits]:
         below=rng.random(2 * ROWS) < 0.2,
         resolution=np.where(own, 0.0, 1.0),
         settling_blocks=rng.integers(0, 9, 2 * ROWS),
+        reserves=~own & (rng.random(2 * ROWS) < 0.5),
     )
     process: Ints = (rng.random(shape) < 0.01).cumsum(axis=1)
-    return SeriesBlocks(values, values + rng.normal(0, 1e-3, shape), load, process, version), traits
+    return SeriesBlocks.of(values, values + rng.normal(0, 1e-3, shape), load, process, version), traits
 
 
 def arrays(result: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -20,18 +20,22 @@ from kernelcast.predictor.passage.run import (
     trailing_mean,
 )
 from kernelcast.predictor.passage.series import SeriesBlocks, Traits, build, condense
+from kernelcast.predictor.passage.wear import at_usual_load
 
 _HOUR = 12
 _RNG = np.random.default_rng(8)
 
 
-def traits(limit: float, *, resolution: float = 0.0, below: bool = False, settling: int = 8) -> Traits:
+def traits(
+    limit: float, *, resolution: float = 0.0, below: bool = False, settling: int = 8, reserves: bool = False
+) -> Traits:
     return Traits(
         limit=np.array([limit]),
         baseline_ratio=np.array([0.8 if below else 1.2]),
         below=np.array([below]),
         resolution=np.array([resolution]),
         settling_blocks=np.array([settling]),
+        reserves=np.array([reserves]),
     )
 
 
@@ -39,7 +43,7 @@ def blocks(
     values: Floats, *, load: Floats | None = None, process: Floats | None = None, version: int = -1
 ) -> SeriesBlocks:
     row = np.asarray(values, dtype=np.float64)[None]
-    return SeriesBlocks(
+    return SeriesBlocks.of(
         mean=row,
         median=row,
         load=np.full(row.shape, np.nan) if load is None else load[None],
@@ -62,12 +66,17 @@ def evaluated(values: Floats, limit: float, *, load: Floats | None = None) -> Ev
     return evaluate(blocks(values, load=load), traits(limit))
 
 
+def another_day(values: Floats) -> Floats:
+    """The same after a day at the first level, so that the season is known."""
+    return np.concatenate([values[1] + noise(24, 0.1), values])
+
+
 def highest(found: Evaluation) -> float:
     return float(found.passage.probability.max())
 
 
 def test_a_drift_reaches_its_limit_when_its_line_does() -> None:
-    found = evaluated(70 + noise(24, 0.1) + rise(24, 2.0, last=4), 87.0)
+    found = evaluated(another_day(67 + noise(24, 0.1) + rise(24, 2.0, last=5.5)), 87.0)
     # 78 degrees now, 2 an hour: four and a half hours.
     assert found.passage.probability[0, HORIZONS_SECONDS.index(3600.0)] < 0.01
     assert found.passage.probability[0, -1] > 0.95
@@ -78,9 +87,9 @@ def test_a_drift_reaches_its_limit_when_its_line_does() -> None:
 
 
 def test_the_probability_within_a_horizon_is_that_up_to_it_and_not_up_to_the_next_time_of_the_grid() -> None:
-    values = 70 + noise(24, 0.1) + rise(24, 2.0, last=4)
+    values = 67 + noise(24, 0.1) + rise(24, 2.0, last=5.5)
     horizons = (14_400.0, 18_000.0, 19_800.0, 21_600.0)
-    found = evaluate(blocks(values), traits(87.0), horizons_seconds=horizons).passage
+    found = evaluate(blocks(another_day(values)), traits(87.0), horizons_seconds=horizons).passage
     before, five_hours, later, six_hours = found.probability[0]
     assert before < 0.1
     assert six_hours > 0.9
@@ -111,7 +120,7 @@ def test_a_level_series_below_its_limit_never_reaches_it() -> None:
 def test_a_falling_series_never_reaches_an_upper_limit_but_a_lower_one() -> None:
     values = 60 + noise(24, 0.1) - rise(24, 2.0, last=6)
     assert highest(evaluated(values, 87.0)) < 0.01
-    assert highest(evaluate(blocks(values), traits(40.0, below=True))) > 0.95
+    assert highest(evaluate(blocks(another_day(values)), traits(40.0, below=True))) > 0.95
 
 
 def test_a_warm_up_that_settles_below_the_limit_is_damped() -> None:
@@ -125,7 +134,7 @@ def together(values: Floats, limit: float) -> Evaluation:
     numbers = np.zeros(values.shape, dtype=np.int64)
     one = traits(limit)
     many = Traits(*(np.repeat(getattr(one, name), len(values)) for name in Traits.__slots__))
-    return evaluate(SeriesBlocks(values, values, np.full(values.shape, np.nan), numbers, numbers - 1), many)
+    return evaluate(SeriesBlocks.of(values, values, np.full(values.shape, np.nan), numbers, numbers - 1), many)
 
 
 def remembering(series: int, memory: float) -> Floats:
@@ -173,14 +182,41 @@ def test_noise_with_a_memory_bends_no_straight_drift() -> None:
 
 def test_noise_alone_makes_no_drift_fall_off() -> None:
     rng = np.random.default_rng(5)
-    found = together(70 + rng.normal(0, 1.0, (100, 24 * _HOUR)) + rise(24, 1.0, last=6), 87.0)
+    found = together(70 + rng.normal(0, 1.0, (100, 48 * _HOUR)) + rise(48, 1.5, last=7), 87.0)
     assert (found.passage.probability[:, -1] > 0.8).mean() >= 0.9
     assert found.trend.easing.mean() < 0.1
 
 
-def test_a_line_without_a_step_is_as_old_as_the_series() -> None:
+def test_a_line_without_a_bend_is_as_old_as_its_window() -> None:
     found = evaluated(70 + noise(10, 0.1) + rise(10, 0.5, last=10), 87.0)
-    assert found.trend.age[0] == 10 * _HOUR
+    assert found.trend.age[0] == 8 * _HOUR
+
+
+def test_a_trend_speaks_about_as_long_a_time_as_it_has_lasted() -> None:
+    """Six hours before the limit: a trend of two hours says nothing about it, one of eight does."""
+    young, old = (87 - 12.0 - hours * 2.0 + noise(24, 0.1) + rise(24, 2.0, last=hours) for hours in (2, 8))
+    assert highest(evaluated(another_day(young), 87.0)) < 0.1
+    assert highest(evaluated(another_day(old), 87.0)) > 0.9
+
+
+@pytest.mark.parametrize("late", [-0.8, 0.0, 0.8])
+def test_a_rise_that_comes_every_day_is_no_drift(late: float) -> None:
+    """Work begins at eight, or up to an hour earlier or later, and its heat follows within an hour."""
+    hour = np.arange(48 * _HOUR) / _HOUR
+    begin = np.where(hour < 24, 8.0, 32.0 + late)
+    since = np.where((hour >= begin) & (hour < begin + 11), hour - begin, np.inf)
+    values = 60 + 18 * np.where(np.isfinite(since), -np.expm1(-since), 0.0) + noise(48, 0.3)
+    worst = [highest(evaluated(values[: round(end * _HOUR)], 87.0)) for end in np.arange(30, 46, 0.25)]
+    assert max(worst) < 0.4
+
+
+def test_a_drift_by_night_reaches_the_limit_when_the_day_adds_its_heat() -> None:
+    hour = np.arange(101 * _HOUR) / _HOUR
+    work = (hour % 24 >= 8) & (hour % 24 < 19)
+    values = 60 + 18 * work + noise(101, 0.2) + 1.5 * np.maximum(hour - 95.0, 0.0)
+    found = evaluated(values, 87.0)
+    assert values[-1] < 70
+    assert found.passage.probability[0, HORIZONS_SECONDS.index(14_400.0)] > 0.8
 
 
 def test_a_step_that_stays_below_the_limit_is_no_drift() -> None:
@@ -188,6 +224,43 @@ def test_a_step_that_stays_below_the_limit_is_no_drift() -> None:
         values = 60 + noise(24, 0.1)
         values[-round(hours * _HOUR) :] += 15
         assert highest(evaluated(values, 87.0)) < 0.5, hours
+
+
+def jobs(hours: int) -> Floats:
+    """Power of jobs of one to five hours, with pauses."""
+    rng = np.random.default_rng(9)
+    power = np.full(hours * _HOUR, 60.0)
+    place = 0
+    while place < len(power):
+        length = int(rng.integers(12, 60))
+        power[place : place + length] = rng.uniform(450, 640)
+        place += length + int(rng.integers(6, 24))
+    return power
+
+
+def heated(power: Floats, resistance: Floats | float) -> Floats:
+    """Temperature of a GPU half of whose heat goes through a chassis of an hour."""
+    chassis = np.empty(len(power))
+    now = power[0]
+    for place, watts in enumerate(power):
+        now += (watts - now) / 12
+        chassis[place] = now
+    return np.asarray(35 + resistance * (power + chassis) / 2, np.float64)
+
+
+def test_a_fan_that_clogs_under_jobs_is_seen_at_equal_power() -> None:
+    power = jobs(48)
+    clogged = 0.065 * (1 + rise(48, 0.03, last=8))
+    healthy, worn = (heated(power, each) + noise(48, 0.2) for each in (0.065, clogged))
+    assert highest(evaluated(healthy, 87.0, load=power)) < 0.1
+    assert worn.max() < 87.0
+    assert highest(evaluated(worn, 87.0, load=power)) > 0.8
+
+
+def test_a_load_that_does_not_vary_shows_no_wear() -> None:
+    power = np.full(48 * _HOUR, 400.0)
+    found = at_usual_load((70 + noise(48, 0.3))[None] / 87, power[None])
+    assert not found.known[0]
 
 
 def test_load_explains_a_rise_of_temperature() -> None:
@@ -222,14 +295,14 @@ def test_a_cache_of_a_new_program_is_no_leak_however_large_its_memory_is_beside_
 
 def test_a_leak_of_a_program_that_began_after_an_idle_time_is_one() -> None:
     time = np.arange(24 * _HOUR) / _HOUR
-    values = np.where(time < 12, 0.0, 40_000 + 3000 * (time - 12))
+    values = np.where(time < 12, 0.0, 30_000 + 3500 * (time - 12))
     assert highest(evaluated(values, 79_000.0)) > 0.9
 
 
 def test_a_drift_after_a_burst_is_one() -> None:
     values = 40 + noise(24, 0.2) + rise(24, 3.0, last=4)
     values[16 * _HOUR : 16 * _HOUR + 6] += 30
-    found = evaluated(values, 87.0)
+    found = evaluated(another_day(values), 60.0)
     assert found.passage.probability[0, -1] > 0.9
 
 
@@ -240,16 +313,33 @@ def test_memory_after_a_restart_is_no_leak() -> None:
         assert highest(evaluated(held[: round(hours * _HOUR)], 79_000.0)) < 0.5, hours
 
 
+@pytest.mark.parametrize("share", [0.965, 0.98, 1.01])
+def test_memory_that_an_engine_reserves_at_its_start_is_its_normal(share: float) -> None:
+    """Also after a restart, and whatever the limit is."""
+    values = np.full(30 * _HOUR, share * 79_000.0) + noise(30, 20.0)
+    values[20 * _HOUR : 20 * _HOUR + 3] = (600.0, 600.0, 40_000.0)
+    given = traits(79_000.0, resolution=2.0, reserves=True)
+    for end in (2, 19, 22, 30):
+        found = evaluate(blocks(values[: end * _HOUR]), given)
+        assert not found.beyond[0]
+        assert not np.nan_to_num(found.passage.probability).any()
+
+
+def test_a_leak_is_none_that_an_engine_reserved() -> None:
+    values = 60_000 + noise(30, 20.0) + rise(30, 4000.0, last=6)
+    assert evaluate(blocks(values), traits(79_000.0, resolution=2.0, reserves=True)).beyond[0]
+
+
 def test_a_leak_that_passes_its_former_peak_is_one() -> None:
     time = np.arange(24 * _HOUR) / _HOUR
-    values = np.where(time < 10, 50_000.0, 20_000 + 3000 * (time - 10))
+    values = np.where(time < 10, 50_000.0, 20_000 + 3500 * (time - 10))
     assert highest(evaluated(values, 79_000.0)) > 0.9
 
 
 @pytest.mark.parametrize("missing", [1, 6])
 def test_a_gap_at_the_end_hides_no_leak_of_a_series_that_has_fallen_before(missing: int) -> None:
     time = np.arange(24 * _HOUR) / _HOUR
-    values = np.where(time < 10, 50_000.0, 20_000 + 3000 * (time - 10))
+    values = np.where(time < 10, 50_000.0, 20_000 + 3700 * (time - 10))
     values[-missing:] = np.nan
     assert highest(evaluated(values, 79_000.0)) > 0.9
 
@@ -368,7 +458,7 @@ def test_a_held_baseline_is_not_forgotten_however_long_a_kernel_is_slow() -> Non
 
 def test_an_evaluation_does_not_depend_on_what_comes_later_nor_on_other_series() -> None:
     rows = np.stack([70 + noise(30, 0.1) + rise(30, 1.5, last=10), 60 + noise(30, 0.4)])
-    both = SeriesBlocks(
+    both = SeriesBlocks.of(
         rows, rows, np.full(rows.shape, np.nan), np.zeros(rows.shape, np.int64), np.full(rows.shape, -1, np.int64)
     )
     two = Traits(*(np.repeat(getattr(traits(87.0), name), 2) for name in Traits.__slots__))
@@ -378,9 +468,9 @@ def test_an_evaluation_does_not_depend_on_what_comes_later_nor_on_other_series()
 
 
 def test_gaps_are_left_out() -> None:
-    values = 70 + noise(24, 0.1) + rise(24, 2.0, last=4)
+    values = 67 + noise(24, 0.1) + rise(24, 2.0, last=5.5)
     values[::7] = np.nan
-    found = evaluated(values, 87.0)
+    found = evaluated(another_day(values), 87.0)
     assert found.passage.probability[0, -1] > 0.95
     assert np.isfinite(found.passage.probability).all()
 

@@ -1,9 +1,11 @@
 """The timeline: which mark ends a step, and to which phase the time between two marks belongs."""
 
 from collections.abc import Callable
+from threading import Thread
 
 import pytest
 
+from kernelcast.probe.marks.batches import batch_items
 from kernelcast.probe.marks.timeline import CHECKPOINT, Timeline
 from kernelcast.probe.recording.step_totals import StepTotals
 
@@ -34,11 +36,15 @@ class Training:
     def work(self, ns: int) -> None:
         self.now_ns += ns
 
-    def fetch(self, ns: int, *, items: int = 0, gradients: bool = True) -> None:
-        counts = self.timeline.fetch_begins(gradients)
-        self.work(ns)
-        if counts:
-            self.timeline.fetch_ends(Batches(items), Batch(items))
+    def fetch(
+        self, ns: int, *, items: int = 0, gradients: bool = True, within: Callable[[], object] = lambda: None
+    ) -> None:
+        def next_batch(_iterator: object) -> Batch:
+            self.work(ns)
+            within()
+            return Batch(items)
+
+        self.timeline.fetching(next_batch, lambda: gradients, batch_items)(Batches(items))
 
     def backward(self, ns: int, within: Callable[[], object] = lambda: None) -> None:
         counts = self.timeline.backward_begins()
@@ -173,10 +179,8 @@ def test_evaluation_is_told_by_the_gradients_not_by_the_order_of_calls() -> None
     for _ in range(2):
         training.fetch(3, items=8, gradients=False)
         training.work(30)
-    counts = training.timeline.fetch_begins(gradients=False)
-    training.work(3)
-    training.timeline.fetch_fails()
-    assert counts
+    with pytest.raises(StopIteration):
+        training.fetch(3, gradients=False, within=lambda: next(iter(())))
     training.fetch(1, items=8)
     training.timeline.without_gradients = True  # the work on this batch turns gradients off
     training.work(60)
@@ -227,14 +231,22 @@ def test_the_number_of_a_first_steps_listener_is_called_once() -> None:
     assert called == [1]
 
 
+def test_the_time_that_the_start_of_a_probe_takes_is_in_no_step() -> None:
+    training = Training()
+    training.timeline.on_first_step = lambda: training.work(500)
+    for _ in range(2):
+        training.backward(10)
+        training.step(1)
+    assert training.phases == {"backward": 10, "optimizer": 1}
+    assert training.timeline.totals.step_ns == 11
+
+
 @pytest.mark.parametrize("phase", ["data", "forward", "backward", "optimizer", "other"])
 def test_the_present_phase_is_known_while_it_lasts(phase: str) -> None:
     training = began()
     timeline = training.timeline
     seen = [timeline.phase()]
-    timeline.fetch_begins(gradients=True)
-    seen.append(timeline.phase())
-    timeline.fetch_ends()
+    training.fetch(1, within=lambda: seen.append(timeline.phase()))
     seen.append(timeline.phase())
     timeline.backward_begins()
     seen.append(timeline.phase())
@@ -254,9 +266,10 @@ def test_every_mark_is_progress() -> None:
 
     training.fetch(5)
     training.step(10, before=note)
+    training.work(100)
+    training.fetch(100, within=note)
+    note()
     for mark in (
-        lambda: training.timeline.fetch_begins(True),
-        training.timeline.fetch_ends,
         training.timeline.backward_begins,
         training.timeline.backward_ends,
         lambda: training.timeline.interrupt(CHECKPOINT),
@@ -289,14 +302,69 @@ def test_work_between_steps_is_shown_as_what_is_known_of_it() -> None:
 
 
 def test_a_loop_has_ended_where_its_loader_has_no_further_batch() -> None:
-    training = Training()
-    training.fetch(5)
-    training.backward(5)
-    training.step(5)
+    training = began()
     ended = [training.timeline.loop_ended]
-    for gradients in (True, False):  # the second is that of an evaluation
-        training.timeline.fetch_begins(gradients)
+
+    def exhausted() -> None:
         ended.append(training.timeline.loop_ended)
-        training.timeline.fetch_fails()
+        raise StopIteration
+
+    for gradients in (True, False):  # the second is that of an evaluation
+        with pytest.raises(StopIteration):
+            training.fetch(1, gradients=gradients, within=exhausted)
         ended.append(training.timeline.loop_ended)
     assert ended == [False, False, True, False, False]
+
+
+def whole(training: Training, ns: int, within: Callable[[], object] = lambda: None) -> None:
+    """A step that its program marks as a whole."""
+    training.timeline.whole_begins()
+    within()
+    training.work(ns)
+    training.timeline.whole_ends()
+
+
+def test_of_steps_that_are_marked_as_a_whole_only_what_is_known_is_a_phase() -> None:
+    training = Training()
+    whole(training, 5)
+    whole(training, 50)
+    assert (training.steps, training.phases) == (2, {})
+    training.fetch(7)
+    whole(training, 60)
+    assert training.phases == {"data": 7, "other": 110}
+    assert sum(training.phases.values()) == training.timeline.totals.step_ns
+
+
+def test_batches_that_no_backward_has_used_are_no_items_and_no_forward() -> None:
+    training = Training()
+    whole(training, 5)
+    for _ in range(2):
+        training.fetch(1, items=8)
+        training.work(30)
+    whole(training, 40)
+    assert training.phases == {"data": 2, "other": 100}
+    assert training.timeline.totals.items == 0
+
+
+def test_a_whole_step_within_which_steps_have_ended_is_none_of_its_own() -> None:
+    training = Training()
+    whole(training, 5)
+    whole(training, 5, lambda: whole(training, 5))
+    whole(training, 5)
+    assert training.steps == 3
+    whole(training, 5, lambda: training.step(5))
+    assert training.steps == 4
+
+
+def test_a_compilation_on_another_thread_does_not_end_that_of_the_training() -> None:
+    training = began()
+    timeline = training.timeline
+    timeline.compilation_begins()
+    training.work(10)
+    other = Thread(target=lambda: timeline.compilation_ends(3))
+    other.start()
+    other.join()
+    training.work(10)
+    timeline.compilation_ends(20)
+    assert training.phases == {"compilation": 20}
+    assert (timeline.totals.compilations, timeline.totals.compile_ns) == (2, 23)

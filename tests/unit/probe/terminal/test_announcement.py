@@ -112,7 +112,21 @@ def test_an_exporter_beside_the_program_may_take_longer(terminal: Terminal) -> N
 def test_a_program_that_ends_before_the_answer_has_its_line(terminal: Terminal) -> None:
     terminal.poll(replace(ON_CPU, starts_exporter=True))
     terminal.poll(replace(ON_CPU, starts_exporter=True), ends=True)
-    assert terminal.lines[0].endswith("the exporter beside it is not ready yet")
+    assert terminal.lines[0].endswith(
+        "the exporter beside it has not begun yet; programs of a few seconds end before it has"
+    )
+
+
+def test_the_address_follows_where_the_exporter_takes_longer_than_the_line_waits(terminal: Terminal) -> None:
+    starting = replace(ON_CPU, starts_exporter=True)
+    terminal.poll(starting)
+    terminal.seconds += BESIDE_SECONDS
+    terminal.poll(starting)
+    assert terminal.lines[0].endswith("end before it has")
+    ready = replace(starting, is_connected=True, reception=PAGE)
+    for _ in range(2):
+        terminal.poll(ready)
+    assert terminal.lines[1:] == ["kernelcast: see http://127.0.0.1:19400/ or run: kernelcast top 127.0.0.1:19400"]
 
 
 def test_what_the_exporter_refuses_is_said_once_in_its_words(terminal: Terminal) -> None:

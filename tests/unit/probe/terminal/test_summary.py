@@ -112,3 +112,38 @@ def test_regions_stand_in_for_phases_that_are_not_known() -> None:
     text = "\n".join(box(summed(recorder)))
     assert "time: loading 50 %" in text
     assert "the largest region is loading, 50 % of the steps' time" in text
+
+
+def phased(**shares: float) -> Recorder:
+    """Eleven steps of one second whose phases have these shares, in per cent."""
+    recorder = Recorder()
+    recorder.report_on(0)
+    for number in range(11):
+        recorder.progress.advance(number * SECOND_NS, 0)
+    for name, share in shares.items():
+        recorder.progress.phase_ns[PHASES.index(name)] = int(SECOND_NS * share / 10)
+    return recorder
+
+
+def test_a_phase_is_never_cut_off() -> None:
+    shares = {"forward": 40, "backward": 22, "evaluation": 12, "data": 8, "optimizer": 6, "checkpoint": 5, "other": 7}
+    lines = box(summed(phased(**shares)))
+    said = " ".join(line.strip("| ") for line in lines[1:3])
+    assert said == "time: " + ", ".join(f"{name} {share} %" for name, share in shares.items())
+    assert {len(line) for line in lines} == {WIDTH}
+
+
+def test_with_five_kernels_the_phases_that_do_not_fit_are_said_to_be_left_out() -> None:
+    shares = {"forward": 40, "backward": 22, "evaluation": 12, "data": 8, "optimizer": 6, "checkpoint": 5, "other": 7}
+    recorder = phased(**shares)
+    for number in range(5):
+        recorder.observe(f"kernel{number}", 1_000 * (number + 1))
+    lines = box(summed(recorder))
+    assert len(lines) == 10
+    assert lines[1].strip("| ").endswith("data 8 %, ..")
+
+
+def test_a_short_run_does_not_say_what_measuring_took() -> None:
+    run = summed(trained())
+    assert "measuring took" in "".join(box(run))
+    assert "measuring took" not in "".join(box(replace(run, running_seconds=2.0)))

@@ -79,3 +79,23 @@ def test_an_outage_of_kafka_is_one_sentence_with_reason_and_remedy(monkeypatch: 
         "reason": "k:9092/bootstrap: Connect to k failed: Connection refused",
         "remedy": "start Kafka, or correct the port in kafka.bootstrap_servers",
     }
+
+
+def test_a_producer_without_messages_is_ready_again_when_outages_are_reported_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An exporter without a GPU and a program sends nothing that Kafka could acknowledge."""
+    now, reported = [100.0], list[Callable[[KafkaError], None]]()
+    monkeypatch.setattr("kernelcast.runtime.kafka.producer.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def client(config: dict[str, Any], **_rest: Any) -> Client:
+        reported.append(config["error_cb"])
+        return Client(None)
+
+    producer = Producer(KafkaSettings(bootstrap_servers="k:9092"), client_id="test", client=client)
+    for _ in range(4):  # librdkafka leaves equal reports out for 30 s
+        now[0] += 30.0
+        reported[0](KafkaError(KafkaError._ALL_BROKERS_DOWN))
+        assert producer.ready() == (False, "no broker of k:9092 answers")
+    now[0] += OUTAGE_SECONDS + 1.0
+    assert producer.ready() == (True, "")

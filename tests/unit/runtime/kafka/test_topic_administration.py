@@ -10,7 +10,7 @@ from kernelcast.runtime.kafka import admin
 from kernelcast.runtime.kafka.admin import Admin, TopicChange, TopicResult, TopicState, apply_topics, list_topics
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerError
-from kernelcast.wire.topics import DEVICE, HINTS, KERNELS, MAX_EXPORT_BYTES, TOPICS, Topic
+from kernelcast.wire.topics import DEVICE, HINTS, KERNELS, MAX_EXPORT_BYTES, ORDERS, TOPICS, Topic
 
 
 def test_a_broker_that_does_not_answer_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,10 +51,11 @@ def applied(
     present: dict[str, TopicState],
     *topics: Topic,
     replication_factor: int | None = None,
+    partitions: int | None = None,
 ) -> list[TopicChange]:
     fake = FakeAdmin(present)
     monkeypatch.setattr(admin, "Admin", lambda _settings: fake)
-    return apply_topics(KafkaSettings(), topics, replication_factor=replication_factor)
+    return apply_topics(KafkaSettings(), topics, replication_factor=replication_factor, partitions=partitions)
 
 
 def test_missing_topics_are_made_and_a_second_run_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,21 +143,43 @@ def test_policies_in_the_brokers_own_order_are_the_same(monkeypatch: pytest.Monk
     assert changes[0].outcome is TopicResult.UNCHANGED
 
 
-def test_other_partitions_are_reported_never_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_partitions_than_asked_for_are_reported_never_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     present = {KERNELS.name: TopicState(KERNELS.name, 3, 1, KERNELS.config)}
 
-    (change,) = applied(monkeypatch, present, KERNELS)
+    (change,) = applied(monkeypatch, present, KERNELS, partitions=24)
 
     assert change.outcome is TopicResult.DIFFERS
     assert not change.good
-    assert f"3 partitions, should be {KERNELS.partitions}" in change.remark
+    assert "3 partitions, should be 24" in change.remark
+    assert "or say --partitions 3" in change.remark
     assert present[KERNELS.name].partitions == 3
+
+
+def test_partitions_that_a_site_has_chosen_are_accepted_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`topics apply` runs again after each upgrade, without them."""
+    (change,) = applied(monkeypatch, {KERNELS.name: TopicState(KERNELS.name, 24, 1, KERNELS.config)}, KERNELS)
+
+    assert change.outcome is TopicResult.UNCHANGED
+
+
+def test_orders_and_policy_have_one_partition_whatever_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    present: dict[str, TopicState] = {}
+
+    applied(monkeypatch, present, ORDERS, KERNELS, partitions=24)
+
+    assert (present[ORDERS.name].partitions, present[KERNELS.name].partitions) == (1, 24)
+    split = {ORDERS.name: TopicState(ORDERS.name, 24, 1, ORDERS.config)}
+    (change,) = applied(monkeypatch, split, ORDERS, partitions=24)
+    assert change.remark.endswith(
+        "24 partitions, should be 1; changing that would move keys and split series, so stop "
+        "the writers, delete the topic and apply again"
+    )
 
 
 def test_changed_settings_are_reported_beside_partitions_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {**DEVICE.config, "retention.ms": "60000"}
 
-    (change,) = applied(monkeypatch, {DEVICE.name: TopicState(DEVICE.name, 3, 1, config)}, DEVICE)
+    (change,) = applied(monkeypatch, {DEVICE.name: TopicState(DEVICE.name, 3, 1, config)}, DEVICE, partitions=12)
 
     assert change.detail == f"set retention.ms to {DEVICE.config['retention.ms']} (was 60000)"
     assert "3 partitions" in change.remark

@@ -29,17 +29,16 @@ def refusal(file: Path, content: str) -> str:
 @pytest.mark.parametrize(
     "content",
     [
-        f"bridge: {{push: [{{name: a, kind: otlp, url: 'http://user:{PASSWORD}@host/'}}]}}",
-        f"bridge: {{push: [{{name: a, kind: otlp, url: 'http://user:a/{PASSWORD}@host/'}}]}}",
-        f"bridge: {{push: [{{name: a, kind: otlp, url: 'http://{'u' * 90}:{PASSWORD}@host/'}}]}}",
-        f"bridge: {{push: [{{name: a, kind: otlp, url: 'http://{PASSWORD}@host/'}}]}}",
-        f"bridge: {{push: [{{name: a, kind: otlp, url: 'user:{PASSWORD}@host'}}]}}",
-        f"bridge: {{push: ['http://user:{PASSWORD}@host/']}}",
-        f"bridge: {{push: 'http://user:{PASSWORD}@host/'}}",
-        f"bridge: {{push: [{{name: a, kind: otlp, url: h, headers: {{Authorization: [Bearer {PASSWORD}]}}}}]}}",
-        f"bridge: {{push: [{{name: a, kind: otlp, url: h, headers: 'Authorization: {PASSWORD}'}}]}}",
-        f"bridge: {{push: [{{name: a, kind: otlp, basic_auth: 'user:{PASSWORD}@'}}]}}",
-        f"bridge: {{push: [{{name: a, kind: otlp, basic_auth: {{password: [{PASSWORD}]}}}}]}}",
+        f"bridge: {{pages: {{prometheus_url: 'http://user:{PASSWORD}@host/'}}}}",
+        f"bridge: {{pages: {{prometheus_url: 'http://user:a/{PASSWORD}@host/'}}}}",
+        f"bridge: {{pages: {{prometheus_url: 'http://{'u' * 90}:{PASSWORD}@host/'}}}}",
+        f"bridge: {{pages: {{prometheus_url: 'http://{PASSWORD}@host/'}}}}",
+        f"bridge: {{pages: {{prometheus_url: 'user:{PASSWORD}@host'}}}}",
+        f"bridge: {{pages: ['http://user:{PASSWORD}@host/']}}",
+        f"bridge: {{pages: 'http://user:{PASSWORD}@host/'}}",
+        f"bridge: {{pages: {{bearer_token_file: [Bearer {PASSWORD}]}}}}",
+        f"bridge: {{pages: {{basic_auth: 'user:{PASSWORD}@'}}}}",
+        f"bridge: {{pages: {{basic_auth: {{password: [{PASSWORD}]}}}}}}",
         f"bridge: {{web: 'http://user:{PASSWORD}@host'}}",
         f"kafka: 'bootstrap_servers=user:{PASSWORD}@host:9092'",
         f"kafka: {{bootstrap_servers: ['user:{PASSWORD}@host:9092']}}",
@@ -56,9 +55,9 @@ def test_no_refused_setting_prints_a_password(content: str, tmp_path: Path) -> N
 
 
 def test_a_refused_address_is_shown_but_for_its_user_and_password(tmp_path: Path) -> None:
-    content = f"bridge: {{push: [{{name: a, kind: otlp, url: 'http://user:{PASSWORD}@host/x'}}]}}"
+    content = f"bridge: {{pages: {{prometheus_url: 'http://user:{PASSWORD}@host/x'}}}}"
     said = refusal(tmp_path / "kernelcast.yaml", content)
-    assert said.startswith(f"bridge.push.0.url is http://{MASKED}@host/x (")
+    assert said.startswith(f"bridge.pages.prometheus_url is http://{MASKED}@host/x (")
     assert said.endswith("it must hold no user or password; set basic_auth")
 
 

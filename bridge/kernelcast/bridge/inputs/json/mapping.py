@@ -13,7 +13,7 @@ from typing import Any, Final
 from kernelcast.bridge.inputs.formats import KINDS, NANOSECONDS, TopicFormat
 from kernelcast.bridge.inputs.json.text import loads
 from kernelcast.bridge.inputs.json_paths import JsonPath, Trail
-from kernelcast.bridge.inputs.naming import NamedSeries, metric_name
+from kernelcast.bridge.inputs.naming import metric_name
 from kernelcast.bridge.inputs.parsing import Parsing
 from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.wire.catalogue import Kind
@@ -41,19 +41,25 @@ class JsonMapped(Parsing):
     format = "json"
 
     def __init__(self, mapping: TopicFormat, **options: Any) -> None:
-        super().__init__(**options)
+        super().__init__(mapping, **options)
         self._points = mapping.points_path
         self._lines, self._scale = mapping.lines, NANOSECONDS[mapping.time_unit]
-        self._value = JsonPath.parse(mapping.value or mapping.values)
+        self._kind = _path_or_constant(mapping.kind)
         # The setting `value` leads to one number; `values` leads to an object, and each of its members is a series.
-        self._value_has_members = bool(mapping.values)
-        self._name, self._kind = _path_or_constant(mapping.name), _path_or_constant(mapping.kind)
+        self._fixed_kind = KINDS[self._kind] if isinstance(self._kind, str) else None
+        by_kind = mapping.value if isinstance(mapping.value, dict) else {"": mapping.value}
+        self._numbers = [
+            (KINDS.get(kind, self._fixed_kind), JsonPath.parse(text))
+            for kind, texts in by_kind.items()
+            for text in texts
+        ]
+        self._objects = [JsonPath.parse(text) for text in mapping.values]
+        self._name = [_path_or_constant(text) for text in mapping.name]
         self._help, self._unit = _path_or_constant(mapping.help), _path_or_constant(mapping.unit)
-        self._time = JsonPath.parse(mapping.time) if mapping.time else None
+        self._time = [JsonPath.parse(text) for text in mapping.time]
+        self._increments = [(JsonPath.parse(text), mark) for text, mark in mapping.increments.items()]
         self._labels = [(label, _path_or_constant(text)) for label, text in mapping.labels.items()]
-        self._label_objects = [JsonPath.parse(text) for text in mapping.labels_from]
-        # Series numbers, by name, kind and labels.
-        self._known: dict[Any, Any] = {}
+        self._label_objects = self._with_exceptions(mapping)
 
     def read(self, message: bytes, rows: BatchRows) -> None:
         """Read one message.
@@ -78,62 +84,90 @@ class JsonMapped(Parsing):
             return ((value, item) for item in value)
         return self._points.find_all(value)
 
+    def _with_exceptions(self, mapping: TopicFormat) -> list[tuple[JsonPath, frozenset[str], bool]]:
+        """Return the objects of labels, each with the members that make none, and whether its numbers are values."""
+        constants = (self._kind, self._help, self._unit, *self._name)
+        others = [path for path in constants if isinstance(path, JsonPath)]
+        others += [*self._time, *(path for _, path in self._numbers), *(path for path, _ in self._increments)]
+        one_point = not self._points.steps  # `$`, the message, is then the point as well
+        used = [_seen_from_point(path, one_point=one_point) for path in others]
+        objects = [_seen_from_point(path, one_point=one_point) for path in self._objects]
+        found = []
+        for text in mapping.labels_from:
+            path = JsonPath.parse(text)
+            here = _seen_from_point(path, one_point=one_point)
+            members = {str(each.member) for each in used if each.parent == here and isinstance(each.member, str)}
+            found.append((path, frozenset((*members, *mapping.labels_without)), here in objects))
+        return found
+
     def _read_point(self, trail: Trail, rows: BatchRows) -> None:
-        found = self._value.find(trail)
-        name = metric_name(_as_text(_resolve(self._name, trail)) or "")
+        for path, mark in self._increments:
+            if _as_text(path.find(trail)) == mark:
+                raise DecodeError(
+                    f"a point is an increment ({mark!r} in the field that bridge.formats names under increments), and "
+                    "the bridge reads totals; let a Collector add increments up: deploy/collector/delta.yaml"
+                )
+        name = metric_name(self._name_of(trail))
         if not name:
             rows.unsupported += 1
             return
-        if not self._value_has_members:
-            self._add_value(trail, name, found, rows)
-            return
-        members = found.items() if isinstance(found, dict) else [("", None)]  # counted as one point without a number
-        for key, member in members:
-            self._add_value(trail, f"{name}_{key}", member, rows)
+        for kind, path in self._numbers:
+            value = _as_number(path.find(trail))
+            if value is not None:
+                self._add_value(trail, name, kind, value, rows)
+                return
+        self._add_members(trail, name, rows)
 
-    def _add_value(self, trail: Trail, name: str, found: Any, rows: BatchRows) -> None:
-        value = _as_number(found)
-        if value is None:
+    def _name_of(self, trail: Trail) -> str:
+        for reading in self._name:
+            name = reading if isinstance(reading, str) else _as_text(reading.find(trail))
+            if name:
+                return name
+        return ""
+
+    def _add_members(self, trail: Trail, name: str, rows: BatchRows) -> None:
+        """Add each number of an object as a series."""
+        members = next((found for path in self._objects if isinstance(found := path.find(trail), dict)), None)
+        if members is None:
             rows.unsupported += 1
             return
-        time_ns = self._time_ns(self._time.find(trail)) if self._time is not None else 0
+        for key, member in members.items():
+            value = _as_number(member)
+            if value is None:
+                rows.unsupported += 1
+            else:
+                self._add_value(trail, f"{name}_{key}", self._fixed_kind, value, rows)
+
+    def _add_value(self, trail: Trail, name: str, kind: Kind | None, value: float, rows: BatchRows) -> None:
+        found = None
+        for path in self._time:
+            found = path.find(trail)
+            if found is not None:
+                break
+        time_ns = self._time_ns(found) if found is not None else 0
+        if kind is None:
+            kind = KINDS.get(_as_text(_resolve(self._kind, trail)) or "", Kind.UNKNOWN)
+        help_text = (_as_text(_resolve(self._help, trail)) or "") if self._help else ""
+        unit = (_as_text(_resolve(self._unit, trail)) or "") if self._unit else ""
         labels = self._labels_of(trail)
-        self.count_label_bytes(len(name))
-        kind = KINDS.get(_as_text(_resolve(self._kind, trail)) or "", Kind.UNKNOWN)
-        key = (name, kind, *labels)
-        number = self._known.get(key)
-        if number is None:
-            number = self._admit(key, trail)
-        rows.series.append(number)
-        rows.time_ns.append(time_ns)
-        rows.value.append(value)
+        self.add(rows, name, labels, value, time_ns=time_ns, kind=kind, help_text=help_text, unit=unit)
 
-    def _admit(self, key: tuple[Any, ...], trail: Trail) -> int:
-        name, kind, *labels = key
-        help_text, unit = _as_text(_resolve(self._help, trail)) or "", _as_text(_resolve(self._unit, trail)) or ""
-        number = self.interner.add(NamedSeries(self.shared_family(name, kind, help_text, unit), self.labels(labels)))
-        self.interner.remember_spelling(number, self._known, key, number)
-        return number
-
-    def _labels_of(self, trail: Trail) -> list[tuple[str, str]]:
-        """Return the labels of a point; a label of the setting `labels` replaces one of `labels_from`.
-
-        Raises:
-            DecodeError: All labels of the message together are too long.
-        """
+    def _labels_of(self, trail: Trail) -> dict[str, str]:
+        """Return the labels of a point; a label of the setting `labels` replaces one of `labels_from`."""
         labels: dict[str, str] = {}
-        for path in self._label_objects:
+        for path, without, numbers_are_values in self._label_objects:
             members = path.find(trail)
             for name, member in members.items() if isinstance(members, dict) else ():
-                text = _as_text(member)
-                if text:
+                text = member if member.__class__ is str else _as_text(member)
+                if not text or name in without or name[:2] == "__":
+                    continue
+                if not numbers_are_values or _as_number(member) is None:
                     labels[name] = text
         for label, reading in self._labels:
             text = _as_text(_resolve(reading, trail))
             if text:
                 labels[label] = text
-        self.count_label_bytes(sum(map(len, labels)) + sum(map(len, labels.values())))
-        return list(labels.items())
+        return labels
 
     def _time_ns(self, found: Any) -> int:
         """Return nanoseconds; 0 without a time, and 1 for a time before 1970. The time 0 is treated like none."""
@@ -171,6 +205,10 @@ def _time_of_text(text: str) -> int:
         moment = moment.replace(tzinfo=UTC)
     whole_ns = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
     return whole_ns + int(seconds) * 10**9 + int(fraction[:9].ljust(9, "0"))
+
+
+def _seen_from_point(path: JsonPath, *, one_point: bool) -> JsonPath:
+    return JsonPath(0, path.steps) if one_point and path.up < 0 else path
 
 
 def _path_or_constant(text: str) -> PathOrConstant:

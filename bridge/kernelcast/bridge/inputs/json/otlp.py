@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from kernelcast.bridge.inputs.formats import TopicFormat
 from kernelcast.bridge.inputs.json.text import loads
 from kernelcast.bridge.inputs.json.wire import JsonEncoder, WrongJsonError
 from kernelcast.bridge.inputs.parsing import too_long
@@ -26,13 +26,16 @@ class OtlpJson:
     """Reads export requests in JSON; not thread-safe.
 
     Args:
+        _settings: The topic's settings; nothing of them is used.
         limits: Limits of one message.
         options: Other keyword arguments of `Decoder`.
     """
 
     format = "otlp_json"
 
-    def __init__(self, *, limits: DecoderLimits = DEFAULT_LIMITS, **options: Any) -> None:
+    def __init__(
+        self, _settings: TopicFormat | None = None, *, limits: DecoderLimits = DEFAULT_LIMITS, **options: Any
+    ) -> None:
         self._limits = limits
         self._decoder = Decoder(limits=limits, **options)
         self._encoder = JsonEncoder(ExportMetricsServiceRequest.DESCRIPTOR)
@@ -72,10 +75,6 @@ class OtlpJson:
     def identities(self, numbers: Int32Array) -> SharedIdentities:
         """Identities of many series numbers; see `Decoder.identities`."""
         return self._decoder.identities(numbers)
-
-    def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
-        """Mask of the last batch's series with delta temporality; see `Decoder.deltas`."""
-        return self._decoder.deltas(numbers)
 
     def forget(self, numbers: Int32Array) -> None:
         """Give numbers back; they may come again for other series."""

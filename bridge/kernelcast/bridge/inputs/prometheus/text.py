@@ -12,6 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from kernelcast.bridge.inputs.formats import TopicFormat
 from kernelcast.bridge.inputs.interning import Spellings
 from kernelcast.bridge.inputs.naming import NamedSeries
 from kernelcast.bridge.inputs.parsing import MAX_UNUSED, Parsing, malformed, text_of
@@ -127,8 +128,8 @@ class PrometheusText(Parsing):
 
     format = "prometheus"
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, settings: TopicFormat | None = None, **options: Any) -> None:
+        super().__init__(settings, **options)
         self._contexts: defaultdict[Context, Spellings] = defaultdict(dict)
 
     def read(self, message: bytes, rows: BatchRows) -> None:

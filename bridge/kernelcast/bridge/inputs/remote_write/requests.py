@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError as ProtobufError
 
+from kernelcast.bridge.inputs.formats import TopicFormat
 from kernelcast.bridge.inputs.interning import Spellings
 from kernelcast.bridge.inputs.naming import NamedSeries
 from kernelcast.bridge.inputs.parsing import Parsing
@@ -63,8 +64,8 @@ class RemoteWrite(Parsing):
 
     format = "remote_write"
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, settings: TopicFormat | None = None, **options: Any) -> None:
+        super().__init__(settings, **options)
         self._samples: Spellings = {}
         self._histograms: Spellings = {}
         self._metadata: dict[str, Metadata] = {}

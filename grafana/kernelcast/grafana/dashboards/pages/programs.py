@@ -15,7 +15,7 @@ def kernels() -> Dashboard:
         KERNELS,
         "Kernels",
         "Which kernel takes the time, and which got slower?",
-        "Kernels with the most time, each against a day before; then one kernel in detail.",
+        "Kernels with the most time, each against its usual duration; then one kernel in detail.",
         ("gpu", "kernels"),
     )
     figures = (headlines.steps(), headlines.items(), headlines.hottest(), headlines.breach(), headlines.hints())

@@ -1,0 +1,31 @@
+"""`python -m benchmarks.predictor worlds`: all worlds, through the code of `kernelcast backtest`."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from benchmarks.predictor.options import Options
+from benchmarks.predictor.worlds import own
+from benchmarks.predictor.worlds.run import score
+from benchmarks.predictor.worlds.run import table as table_of
+from benchmarks.predictor.worlds.series import World
+
+SERIES: Final = 20
+DAYS: Final = 15.0
+_OTHERS: Final = "benchmarks.predictor.worlds.others"
+
+
+def worlds() -> tuple[World, ...]:
+    """All worlds."""
+    more = import_module(_OTHERS).WORLDS if find_spec(_OTHERS) is not None else ()
+    return (*own.WORLDS, *more)
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Score all worlds."""
+    return {"simulated": True, "worlds": score(worlds(), seed=options.seed, series=options.series or SERIES, days=DAYS)}
+
+
+def table(result: dict[str, Any]) -> str:
+    """Text for people."""
+    return table_of(result["worlds"])

@@ -1,1 +1,0 @@
-"""Delta points made cumulative between decoding and the store, exactly, across restarts."""

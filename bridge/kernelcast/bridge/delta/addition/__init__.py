@@ -1,1 +1,0 @@
-"""Compiled functions that add delta points to running totals."""

@@ -1,1 +1,0 @@
-"""Snapshots of running totals on Kafka: written, read, and restored."""

@@ -1,1 +1,0 @@
-"""Prometheus remote write out."""

@@ -1,0 +1,303 @@
+"""Alerts about findings: what the predictor found after grouping, false-discovery control, damping and the budget.
+
+Limits that are passed and hardware faults wait for none of these. While no predictor works, nobody knows whether a
+finding is over: its alert goes on, for five days at most, and says so.
+"""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import FORECASTS, PIPELINE
+from kernelcast.grafana.rules.absence import fired_lately
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile, duration
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue import predictor as rows
+from kernelcast.wire.catalogue.advice import ADVICE
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.catalogue.model import Metric
+
+_KEPT_SECONDS: Final = 10 * MINUTE
+"""Longer than a restart of the predictor, and than the time after which it counts as gone."""
+_GONE_SECONDS: Final = 5 * MINUTE
+"""Time without any predictor's findings after which their alerts go on as last known."""
+_OWN_RULE_SECONDS: Final = 10 * MINUTE
+"""Time that an observed fault waits, longer than the alert of the hardware itself, which mutes this one."""
+_SUBJECT: Final = (
+    *("rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "kernel"),
+    *("metric", "cause"),
+)
+"""Labels of an alert: two replicas of the predictor, which find the same, fire one."""
+_BY: Final = ", ".join(_SUBJECT)
+_KERNEL: Final = f'metric="{kernel.DURATION.prometheus_name}"'
+_NO_KERNEL: Final = _KERNEL.replace("=", "!=", 1)
+_PAGE: Final = 'urgency="page"'
+
+_WHERE: Final = (
+    "{{ with $labels.kernel }}Kernel {{ . }} of {{ $labels.program }} on {{ end }}"
+    "{{ if $labels.gpu }}GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
+    "{{ else if $labels.rack }}Rack {{ $labels.rack }}"
+    "{{ else if $labels.Hostname }}Node {{ $labels.Hostname }}"
+    "{{ else }}Program {{ $labels.program }}{{ end }}"
+)
+_PHRASES: Final = (
+    ("_TEMP$", "is", '{{ printf "%.0f" $v }} °C'),
+    (device.FB_USED.prometheus_name, "uses", '{{ printf "%.0f" $v }} MiB'),
+    (kernel.DURATION.prometheus_name, "takes", "{{ $v | humanizeDuration }}"),
+    (device.POWER_USAGE.prometheus_name, "takes", '{{ printf "%.0f" $v }} W'),
+    (device.SM_CLOCK.prometheus_name, "runs at", '{{ printf "%.0f" $v }} MHz'),
+    (device.GPU_UTIL.prometheus_name, "is busy", '{{ printf "%.0f" $v }} %'),
+)
+"""By a pattern of the metric: verb and value, in the unit of the metric."""
+_OTHER_PHRASE: Final = ("has {{ $labels.metric }}", "{{ $v | humanize }}")
+_AS_LAST_KNOWN: Final = " (as last known: no predictor works)"
+
+
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
+    """Alerts: a limit passed, soon or later; slower work; other faults; tickets; pages beyond the budget."""
+    made = (_passed, _imminent, _predicted, _slower, _fault, _ticket)
+    return (*(rule(profile) for rule in made), _held())
+
+
+def _passed(profile: Profile) -> AlertRule:
+    return AlertRule(
+        name="KernelcastLimitPassed",
+        expr=_lasting("KernelcastLimitPassed", _since(_PAGE, 'state="passed"', _NO_KERNEL), profile),
+        hold_seconds=0,
+        keep_seconds=_KEPT_SECONDS,
+        severity=AlertSeverity.CRITICAL,
+        summary=f"{_WHERE} {_figures(profile, 'has passed its limit')}{_FOR}{_HOTTER}: {_culprit()}",
+        description="The value has passed its limit, as the mean of an interval, and is not clearly back. The value of "
+        f"the alert is the time since then. {_details()}",
+        action=_first(),
+        first="What the cause says; the message has it.",
+        subject=("Hostname", "gpu", "metric"),
+        dashboard=FORECASTS,
+        steps=_ADVISED,
+    )
+
+
+def _imminent(profile: Profile) -> AlertRule:
+    soon = profile.thresholds.breach_soon_seconds
+    nearly_sure = f"{_expected('0.9', _PAGE, _NO_KERNEL)} - time() < {soon:g}"
+    left = f"clamp_min({_expected('0.5', _PAGE, _NO_KERNEL)} - time(), 0) and ({nearly_sure})"
+    return AlertRule(
+        name="KernelcastBreachImminent",
+        expr=_lasting("KernelcastBreachImminent", left, profile),
+        hold_seconds=0,
+        keep_seconds=_KEPT_SECONDS,
+        severity=AlertSeverity.CRITICAL,
+        summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_IN}{_HOTTER}: {_culprit()}",
+        description="A finding of the predictor: the limit is reached within an hour with a probability of at least "
+        f"0.9. The value of the alert is the time until a probability of one half. {_details()}",
+        action=_first(),
+        first="What the cause says; the message has it. Or move the job.",
+        subject=("Hostname", "gpu", "metric"),
+        dashboard=FORECASTS,
+        steps=_ADVISED,
+    )
+
+
+def _predicted(profile: Profile) -> AlertRule:
+    matchers = (_PAGE, 'state="predicted"')
+    left = f"clamp_min({_expected('0.5', *matchers)} - time(), 0) or 0 * {_since(*matchers)}"
+    return AlertRule(
+        name="KernelcastDegradationPredicted",
+        expr=_lasting("KernelcastDegradationPredicted", left, profile),
+        hold_seconds=0,
+        keep_seconds=_KEPT_SECONDS,
+        severity=AlertSeverity.WARNING,
+        summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_IN}{_HOTTER}: {_culprit()}",
+        description="A finding of the predictor: its limit will be reached within a day. The prediction has lasted "
+        "for long enough, given how many series are watched. The value of the alert is the time until a probability of "
+        f"one half, 0 where that is not known. {_details()}",
+        action=_first(),
+        first="Today: what the cause says; the message has it.",
+        subject=("Hostname", "gpu", "metric"),
+        dashboard=FORECASTS,
+        steps=_ADVISED,
+    )
+
+
+def _slower(profile: Profile) -> AlertRule:
+    return AlertRule(
+        name="KernelcastWorkSlower",
+        expr=_lasting("KernelcastWorkSlower", _since(_PAGE, 'state=~"passed|observed"', _KERNEL), profile),
+        hold_seconds=0,
+        keep_seconds=_KEPT_SECONDS,
+        severity=AlertSeverity.WARNING,
+        summary=f"{_WHERE} {_figures(profile, 'is slower than before')}{_FOR}: {_culprit()}",
+        description="A finding of the predictor: a kernel takes longer than its usual duration for the same launch "
+        "configuration, region and version of the code, or a rank longer than the others. The value of the alert is "
+        f"the time since then. {_details()}",
+        action=_first(),
+        first="Today: what the cause says; the message has it.",
+        subject=("Hostname", "gpu", "metric"),
+        dashboard=FORECASTS,
+        steps=_ADVISED,
+    )
+
+
+def _fault(profile: Profile) -> AlertRule:
+    return AlertRule(
+        name="KernelcastFaultObserved",
+        expr=_lasting("KernelcastFaultObserved", _since(_PAGE, 'state="observed"', _NO_KERNEL), profile),
+        hold_seconds=_OWN_RULE_SECONDS,
+        keep_seconds=_KEPT_SECONDS,
+        severity=AlertSeverity.WARNING,
+        summary=f"{_WHERE} {_figures(profile, 'has a fault', against='')}{_FOR}: {_culprit()}",
+        description="A finding of the predictor about a fault that exists already. The alert of the hardware itself, "
+        "such as KernelcastGpuXidHardware, comes first and mutes this one; it fires alone where no other alert shows "
+        f"the fault. {_details()}",
+        action=_first(),
+        first="What the cause says; the message has it.",
+        subject=("Hostname", "gpu", "metric"),
+        dashboard=FORECASTS,
+        steps=_ADVISED,
+    )
+
+
+def _ticket(profile: Profile) -> AlertRule:
+    return AlertRule(
+        name="KernelcastTicketOpen",
+        expr=_lasting("KernelcastTicketOpen", _since('urgency="ticket"'), profile),
+        hold_seconds=_OWN_RULE_SECONDS,
+        keep_seconds=_KEPT_SECONDS,
+        severity=AlertSeverity.INFO,
+        summary=f"{_WHERE} {_figures(profile, 'has a finding', against='')}{_FOR}: {_culprit()}",
+        description=f"A finding of the predictor that can wait for working hours. {_details()}",
+        action=_first(),
+        first="In working hours: `kernelcast findings list`, then what the cause says.",
+        subject=("Hostname", "gpu", "metric"),
+        dashboard=FORECASTS,
+        steps=_ADVISED,
+    )
+
+
+def _held() -> AlertRule:
+    return AlertRule(
+        name="KernelcastPagesHeld",
+        expr=f"sum({promql.name(rows.FINDINGS_HELD)}) > 0",
+        hold_seconds=0,
+        severity=AlertSeverity.WARNING,
+        summary="{{ $value }} findings do not page: the fleet has had its pages of the day",
+        description="predictor.alarms.pages_per_day is spent, so more is wrong than is paged. Limits that are passed "
+        "are never held.",
+        action="Look at the whole list, `kernelcast findings list`, before you raise pages_per_day.",
+        dashboard=PIPELINE,
+    )
+
+
+def _since(*matchers: str) -> str:
+    """Seconds since findings began, or since their limit was passed."""
+    return f"(time() - {_least(rows.FINDING_SINCE, *matchers)})"
+
+
+def _expected(quantile: str, *matchers: str) -> str:
+    return _least(rows.FINDING_EXPECTED, f'quantile="{quantile}"', *matchers)
+
+
+def _least(row: Metric, *matchers: str) -> str:
+    return f"min by ({_BY}) ({promql.name(row)}{{{', '.join(matchers)}}})"
+
+
+def _lasting(alert: str, present: str, profile: Profile) -> str:
+    """Findings that last; without a predictor those about which the alert fired, with the value -1."""
+    known = f"present_over_time({promql.name(rows.FINDINGS_TIME)}[{profile.window(_GONE_SECONDS)}])"
+    fired = fired_lately(alert, by=_BY, profile=profile, within_seconds=_GONE_SECONDS)
+    return f"{present} or -({fired} unless on () {known})"
+
+
+_FOR: Final = (
+    f"{{{{ if lt $value 0.0 }}}}{_AS_LAST_KNOWN}{{{{ else }}}}, for {{{{ $value | humanizeDuration }}}}{{{{ end }}}}"
+)
+_IN: Final = (
+    f"{{{{ if lt $value 0.0 }}}}{_AS_LAST_KNOWN}{{{{ else if gt $value 0.0 }}}}, reached in about "
+    "{{ $value | humanizeDuration }}{{ else }}, reached within a day{{ end }}"
+)
+
+
+def _hotter() -> str:
+    """How much hotter the GPU is than a week ago at the same power; nothing where that is not known, or not hotter."""
+    of_gpu = "{Hostname=%q, gpu=%q}[15m]"
+    heat, power = (f"avg_over_time({promql.name(row)}{of_gpu}" for row in (device.GPU_TEMP, device.POWER_USAGE))
+    before = " offset 1w)"
+    same = f"abs(max({power})) / max({power}{before}) - 1) < 0.1"
+    query = f"(max({heat})) - max({heat}{before}) >= 1) and on () ({same})"
+    arguments = " $labels.Hostname $labels.gpu"
+    return (
+        '{{ if eq $labels.cause "thermal" }}'
+        f'{{{{ with printf "{query}"{arguments * 4} | query }}}}; at '
+        f'{{{{ range printf "max({power}))"{arguments} | query }}}}{{{{ . | value | printf "%.0f" }}}}{{{{ end }}}} W '
+        '{{ . | first | value | printf "%.0f" }} °C hotter than a week ago{{ end }}{{ end }}'
+    )
+
+
+_HOTTER: Final = _hotter()
+
+
+def _figures(profile: Profile, otherwise: str, against: str = ", limit ") -> str:
+    """Value and limit of the finding, in the unit of its metric; a text where they are not known.
+
+    Args:
+        profile: Its time between evaluations.
+        otherwise: That text.
+        against: Words before the limit; empty to leave it out.
+    """
+    chain = [
+        f'{{{{ {"else if" if number else "if"} match "{pattern}" $labels.metric }}}}'
+        f"{_figure(profile, verb, value, against)}"
+        for number, (pattern, verb, value) in enumerate(_PHRASES)
+    ]
+    shown = f"{''.join(chain)}{{{{ else }}}}{_figure(profile, *_OTHER_PHRASE, against)}{{{{ end }}}}"
+    return f"{{{{ with {_query(profile, rows.FINDING_VALUE)} }}}}{shown}{{{{ else }}}}{otherwise}{{{{ end }}}}"
+
+
+def _figure(profile: Profile, verb: str, value: str, against: str) -> str:
+    shown = f"{{{{ $v := . | first | value }}}}{verb} {value}"
+    if not against:
+        return shown
+    return (
+        shown
+        + f"{{{{ range {_query(profile, rows.FINDING_LIMIT)} }}}}{{{{ $v := . | value }}}}{against}{value}{{{{ end }}}}"
+    )
+
+
+def _query(profile: Profile, row: Metric) -> str:
+    """The one value of a finding that has the labels of the alert.
+
+    It looks back over two evaluations: an alert that is kept keeps the text of the last one, and a scrape may come
+    between the condition and its text.
+    """
+    window = duration(2 * profile.evaluation_seconds)
+    matchers = ", ".join(f"{label}=%q" for label in _SUBJECT)
+    labels = " ".join(f"$labels.{label}" for label in _SUBJECT)
+    return f'printf "max(last_over_time({promql.name(row)}{{{matchers}}}[{window}]))" {labels} | query'
+
+
+def _by_cause(texts: dict[Cause, str]) -> str:
+    """The text of the alert's cause."""
+    chain = [
+        f'{{{{ {"else if" if number else "if"} eq $labels.cause "{cause}" }}}}{text}'
+        for number, (cause, text) in enumerate(texts.items())
+    ]
+    return f"{''.join(chain)}{{{{ end }}}}"
+
+
+def _culprit() -> str:
+    return _by_cause({cause: advice.culprit for cause, advice in ADVICE.items()})
+
+
+def _first() -> str:
+    return _by_cause({cause: advice.first for cause, advice in ADVICE.items()})
+
+
+_ADVISED: Final = tuple(f"`{cause}` ({advice.culprit}): {advice.first}" for cause, advice in ADVICE.items())
+"""Steps of the runbook: advice about each cause."""
+
+
+def _details() -> str:
+    return (
+        "Cause: {{ $labels.cause }}; `kernelcast findings list --json` has the evidence."
+        "{{ with $labels.program }} Program: {{ . }}.{{ end }}"
+    )

@@ -1,0 +1,134 @@
+"""Posts findings to Alertmanager's API v2, for a site whose Prometheus has none of our rules.
+
+An alert is posted in each cycle while its finding lasts, and once more with its end. Name and severity are those of the
+rule that would fire on the finding, so that the same routes and inhibitions fit. Its labels are those of the finding
+without its id, so that Alertmanager takes the alerts of two replicas for one.
+
+API: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
+"""
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+from prometheus_client import CollectorRegistry
+
+from kernelcast.predictor.access import HttpAccess
+from kernelcast.runtime.instruments import counter
+from kernelcast.runtime.logging import get_logger
+from kernelcast.runtime.web.requests import open_url
+from kernelcast.wire.catalogue.kernel import DURATION
+from kernelcast.wire.catalogue.predictor import ALERTS_POSTED
+from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.findings import Finding, FindingState, Severity
+
+IMMINENT_SECONDS: Final = 3600.0
+"""Time within which a limit is reached with a probability of .9 for a prediction to be critical."""
+LABELS: Final = ("rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "kernel")
+"""Labels of a finding that its alert has."""
+LASTS_SECONDS: Final = 300.0
+"""Time for which an alert fires without being posted again, so that a restart does not end it."""
+TIMEOUT_SECONDS: Final = 5.0
+WHOLE_SECONDS: Final = 10.0
+_log = get_logger(__name__)
+
+
+class AlertSender:
+    """Posts the findings of one predictor. Only the thread that runs cycles uses it."""
+
+    def __init__(self, url: str, access: HttpAccess, registry: CollectorRegistry) -> None:
+        self._url, self._access = f"{url.rstrip('/')}/api/v2/alerts", access
+        self._posted = counter(ALERTS_POSTED, registry)
+        self._firing: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
+        for outcome in ("sent", "failed"):
+            self._posted.labels(outcome)
+
+    def post(
+        self, findings: Iterable[Finding], users: Mapping[tuple[str, str], Mapping[str, str]], now_seconds: float
+    ) -> None:
+        """Post the findings that last, and the end of those that do not any more; a failure is logged.
+
+        Args:
+            findings: All that last; those whose page is held are left out.
+            users: By UUID and instance, pod and job of the GPU.
+            now_seconds: The time of this machine, Unix.
+        """
+        alerts = [_alert(one, users, now_seconds) for one in findings if not one.held]
+        firing = {tuple(sorted(alert["labels"].items())): alert for alert in alerts}
+        ended = [alert | {"endsAt": _time(now_seconds)} for key, alert in self._firing.items() if key not in firing]
+        if not firing and not ended:
+            return
+        try:
+            self._send([*firing.values(), *ended])
+        except (OSError, http.client.HTTPException, ConfigurationError) as error:
+            self._posted.labels("failed").inc(len(firing) + len(ended))
+            _log.warning("alerts not posted", url=self._url, reason=_reason(error))
+            return
+        self._posted.labels("sent").inc(len(firing) + len(ended))
+        self._firing = firing
+
+    def _send(self, alerts: list[dict[str, Any]]) -> None:
+        headers = {"Content-Type": "application/json", "User-Agent": "kernelcast"} | self._access.headers()
+        request = urllib.request.Request(self._url, data=orjson.dumps(alerts), headers=headers)  # noqa: S310  the settings checked the scheme
+        limits = TIMEOUT_SECONDS, self._access.context()
+        with open_url(request, *limits, whole_seconds=WHOLE_SECONDS, with_proxy=self._access.with_proxy) as answer:
+            answer.read(65_536)
+
+
+def _alert(finding: Finding, users: Mapping[tuple[str, str], Mapping[str, str]], now_seconds: float) -> dict[str, Any]:
+    known = dict(finding.labels)
+    labels = {name: known[name] for name in LABELS if known.get(name)}
+    labels["alertname"], labels["severity"] = name_and_severity(finding)
+    labels |= {"cause": str(finding.cause), "scope": str(finding.scope), "metric": finding.metric}
+    user = users.get((known.get("UUID", ""), known.get("GPU_I_ID", "")), {})
+    annotations = {"summary": summary(finding, now_seconds), "finding_id": finding.finding_id, **user}
+    return {
+        "labels": labels,
+        "annotations": annotations,
+        "startsAt": _time(min(finding.began_ns / 1e9, now_seconds)),
+        "endsAt": _time(now_seconds + LASTS_SECONDS),
+    }
+
+
+def name_and_severity(finding: Finding) -> tuple[str, str]:
+    """Name and severity of a finding's alert: those of the rule that would fire on it, so that routes fit both."""
+    if finding.severity is Severity.TICKET:
+        return "KernelcastTicketOpen", "info"
+    if finding.metric == DURATION.prometheus_name and finding.state is not FindingState.PREDICTED:
+        return "KernelcastWorkSlower", "warning"
+    if finding.state is FindingState.OBSERVED:
+        return "KernelcastFaultObserved", "warning"
+    if finding.state is FindingState.PASSED:
+        return "KernelcastLimitPassed", "critical"
+    latest = finding.seconds_to_limit[2] if finding.seconds_to_limit is not None else None
+    if latest is not None and latest < IMMINENT_SECONDS:
+        return "KernelcastBreachImminent", "critical"
+    return "KernelcastDegradationPredicted", "warning"
+
+
+def summary(finding: Finding, now_seconds: float) -> str:
+    """What is wrong, where, how much and since when, in one line."""
+    known = dict(finding.labels)
+    place = f"GPU {known['gpu']} of {known.get('Hostname', '?')}" if known.get("gpu") else known.get("Hostname", "")
+    subject = place or known.get("rack") or known.get("program") or finding.metric
+    value = "" if finding.value is None else f" is {finding.value:g}"
+    limit = "" if finding.limit is None else f", limit {finding.limit:g}"
+    minutes = max(now_seconds - finding.began_ns / 1e9, 0.0) / 60.0
+    when = f", for {minutes:.0f} min"
+    if finding.state is FindingState.PREDICTED and finding.seconds_to_limit and finding.seconds_to_limit[1] is not None:
+        when = f", reached in {finding.seconds_to_limit[1] / 60.0:.0f} min (median)"
+    return f"{subject}: {finding.metric}{value}{limit}{when}; cause {finding.cause}"
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return f"status {error.code}"
+    return str(error.reason) if isinstance(error, urllib.error.URLError) else str(error)
