@@ -14,7 +14,7 @@ from tests.service.require import missing
 from tests.service.servers import PrometheusServer, ServerProcess, answers, stopping, wait_for
 from tests.service.stack import KERNELCAST
 from tests.support.ports import free_ports
-from tests.support.service.frameworks import environment, framework_python
+from tests.support.service.packages import FRAMEWORKS, environment, python_with
 from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.grafana.rules import ALERTS_FILE, CLASSIC_FILE, DEMO, render
@@ -122,7 +122,7 @@ def job(
             with (folder / f"rank-{rank}.log").open("wb") as log:
                 ranks.append(
                     subprocess.Popen(
-                        [*prefix, framework_python(), JOB, fault, str(folder)],
+                        [*prefix, python_with(FRAMEWORKS), JOB, fault, str(folder)],
                         env=environment(**own),
                         stdin=subprocess.PIPE,
                         stdout=log,
