@@ -155,7 +155,13 @@ def test_a_consumer_that_cannot_be_closed_ends_the_bridge_all_the_same(
         raise RuntimeError("a fault of ours")
 
     monkeypatch.setattr(bridge._intake, "step", fail)
-    monkeypatch.setattr(bridge._intake, "close", fail)
+    close = bridge._consumer.close
+
+    def close_and_fail() -> None:
+        close()
+        raise RuntimeError("another")
+
+    monkeypatch.setattr(bridge._consumer, "close", close_and_fail)
     with bridge, pytest.raises(KernelcastError, match="a fault of ours"):
         bridge.wait(LONGEST_SECONDS)
 

@@ -217,11 +217,15 @@ def test_the_demo_profile_fires_a_prediction_with_the_next_evaluation(
 ) -> None:
     for name, text in rules.render(rules.DEMO).items():
         (tmp_path / name).write_text(text)
-    alert = 'kernelcast_degradation_alert{instance="p", Hostname="n", metric="m", cause="c", state="predicted"}'
+    labels = 'instance="p", Hostname="n", metric="m", cause="c", state="predicted", urgency="page"'
+    since = f"kernelcast_predictor_finding_since_timestamp_seconds{{{labels}}}"
     firing = 'count(ALERTS{alertname="KernelcastDegradationPredicted", alertstate="firing"})'
     case = {
         "interval": "1s",
-        "input_series": [{"series": alert, "values": "_x5 1x10"}],
+        "input_series": [
+            {"series": since, "values": "_x5 5x10"},
+            {"series": 'kernelcast_predictor_findings_timestamp_seconds{instance="p"}', "values": "0+1x15"},
+        ],
         "promql_expr_test": [
             {"expr": firing, "eval_time": "4s", "exp_samples": []},
             {"expr": firing, "eval_time": "6s", "exp_samples": [{"labels": "{}", "value": alerts_after_6_s}]},

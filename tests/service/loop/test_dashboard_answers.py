@@ -36,6 +36,7 @@ STILL_LEARNING = "no forecast yet: still learning"
 LIVING = (
     gpu.GPU_UP,
     predictor.SWEEPS,
+    predictor.FINDINGS_TIME,
     forecast.JUDGED_SERIES,
     exporter.TICKS,
     exporter.KERNEL_LOG_ERRORS,

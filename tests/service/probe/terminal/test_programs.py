@@ -98,7 +98,9 @@ def test_the_box_is_for_a_terminal(node: Node) -> None:
 def test_ctrl_c_ends_a_program_with_its_box_as_it_ends_it_without_us(node: Node) -> None:
     """By SIGINT: a shell's loop goes on after a program that ends with 1."""
     reader, writer = pty.openpty()
-    code = PLAIN + "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
+    # A shell's background job ignores SIGINT, and so would this program.
+    code = f"import os, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n{PLAIN}"
+    code += "os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
     arguments = [sys.executable, *PROBE, "--", sys.executable, "-c", code, "50"]
     with subprocess.Popen(arguments, env=environment(KERNELCAST_SOCKET=str(node.path)), stderr=writer) as program:
         os.close(writer)

@@ -38,8 +38,8 @@ def value(metric: Metric, gpu: int, at: int) -> float:
         device.ECC_DBE_VOLATILE: 2.0 if after and gpu == DOUBLE_BIT else 0.0,
         device.PCIE_LINK_WIDTH: 8.0 if after and gpu == NARROW else 16.0,
         device.PCIE_MAX_LINK_WIDTH: 16.0,
-        device.FB_FREE: 70_000.0 - (4.0 * max(at - FAULT, 0) if gpu == LEAKING else 0.0),
-        device.FB_USED: 10_000.0 + (4.0 * max(at - FAULT, 0) if gpu == LEAKING else 0.0),
+        device.FB_FREE: 70_000.0 - (12.0 * max(at - FAULT, 0) if gpu == LEAKING else 0.0),
+        device.FB_USED: 10_000.0 + (12.0 * max(at - FAULT, 0) if gpu == LEAKING else 0.0),
     }
     return values[metric]
 
