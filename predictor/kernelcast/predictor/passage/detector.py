@@ -23,6 +23,7 @@ from kernelcast.predictor.passage.excursions import (
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise
+from kernelcast.predictor.passage.peaks import Peaks, daily_peaks
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.season import Season, learn
 from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits
@@ -178,6 +179,22 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         horizons_seconds=horizons_seconds,
         calibration=calibration,
     )
+    if day_hours:
+        peaks = daily_peaks(direction * blocks.hours, day_hours)
+        # Days of another regime do not compare.
+        rising = peaks.rising & ~opening & ~erratic & ~beyond & (learnt.since <= begins)
+        if rising.any():
+            room = (target - peaks.level - np.nan_to_num(offset))[rising]
+            never = np.zeros(len(room), np.bool_)
+            later = first_passage(
+                _by_peaks(peaks, trend, quiet).rows(rising),
+                room,
+                never,
+                never,
+                horizons_seconds=horizons_seconds,
+                calibration=calibration,
+            )
+            passage = _sooner(passage, rising, later)
     loaded = np.isfinite(blocks.load).any(axis=1) & ~own & ~opening
     if loaded.any():
         wear = at_usual_load(values[loaded], blocks.load[loaded])
@@ -228,6 +245,24 @@ def _noise_below(values: Floats, slow: Bools, trend: Trend) -> tuple[Floats, Flo
     if some.any():
         noise[some], correlation[some], _ = block_noise(np.where(slow, np.nan, values)[some], 0.0)
     return noise, correlation
+
+
+def _by_peaks(peaks: Peaks, trend: Trend, noise: Floats) -> Trend:
+    """Trend from day to day, from the highest hour of the last day."""
+    slope, none = peaks.rise / DAY_BLOCKS, np.zeros(len(noise))
+    return replace(
+        trend,
+        level=peaks.level,
+        slope=slope,
+        straight=slope,
+        eased=slope,
+        easing=none,
+        error=noise / DAY_BLOCKS,
+        time_constant=none + np.inf,
+        noise=noise,
+        correlation=none,
+        reversal=none,
+    )
 
 
 def _by_wear(wear: Wear, target: Floats, settling: Ints, begins: Ints) -> tuple[Trend, Floats]:

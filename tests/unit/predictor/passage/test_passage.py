@@ -518,3 +518,23 @@ def test_a_calibration_applies_the_nearest_horizon_and_keeps_gaps() -> None:
     made = Calibration("simulation", np.array([300.0, 3600.0]), np.stack([line, line]), np.stack([line / 2, line]))
     found = made.apply(np.array([[0.4, 0.4], [np.nan, 0.2]]), np.array([400.0, 7200.0]))
     np.testing.assert_allclose(found, [[0.2, 0.4], [np.nan, np.nan]])
+
+
+def working_days(days: int, hours: int, warmer: Floats) -> Floats:
+    """Heat of ten working hours a day at some highest temperatures, one a day."""
+    hour = np.arange((days * 24 + hours) * _HOUR) / _HOUR
+    work = (hour % 24 >= 8) & (hour % 24 < 18)
+    return np.where(work, warmer[(hour // 24).astype(np.int64)], 55.0) + noise(days * 24 + hours, 0.2)
+
+
+def test_peaks_that_rise_from_day_to_day_reach_the_limit_at_the_next_one() -> None:
+    """A filter that clogs over days: no rise within a day leads to the limit."""
+    values = working_days(5, 20, np.array([75.0, 75.0, 75.0, 78.5, 82.0, 85.5]))
+    assert values.max() < 87.0
+    assert evaluated(values, 87.0).passage.probability[0, -1] > 0.8
+
+
+def test_the_first_workdays_after_a_weekend_are_no_rise_from_day_to_day() -> None:
+    values = working_days(4, 20, np.array([55.0, 55.0, 80.0, 80.5, 80.3]))
+    worst = [highest(evaluated(values[: round(end * _HOUR)], 87.0)) for end in np.arange(72, 116, 0.5)]
+    assert max(worst) < 0.4
