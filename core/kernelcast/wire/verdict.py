@@ -55,5 +55,5 @@ def _of_training(share: Mapping[str, float], *, has_peers: bool) -> str:
     return (
         f"the step's own work takes {percent} of the time; its phases are not known"
         if is_unknown
-        else f"{largest} takes most of the step, {percent}{waits}"
+        else f"the largest part of the step is {largest}, {percent}{waits}"
     )
