@@ -26,7 +26,7 @@ def mark_keras(timeline: Timeline, module: Any) -> None:
         wrap(module.CallbackList, "on_train_batch_end", partial(_told, timeline.whole_ends))
     for name in TRAINERS:
         if hasattr(module, name):
-            wrap(getattr(module, name), "evaluate", partial(_evaluating, timeline))
+            wrap(getattr(module, name), "evaluate", partial(timeline.interrupting, EVALUATION))
 
 
 def _told(mark: Callable[[], None], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,18 +39,3 @@ def _told(mark: Callable[[], None], function: Callable[..., Any]) -> Callable[..
             raise
 
     return told
-
-
-def _evaluating(timeline: Timeline, function: Callable[..., Any]) -> Callable[..., Any]:
-    def evaluate(*arguments: Any, **named: Any) -> Any:
-        counts = timeline.interrupt(EVALUATION)
-        try:
-            return function(*arguments, **named)
-        except BaseException as error:
-            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-            raise
-        finally:
-            if counts:
-                timeline.resume()
-
-    return evaluate

@@ -252,6 +252,32 @@ class Timeline:
         totals.progress_ns = self._since_ns = now_ns
         self._interrupted = -1
 
+    def interrupting(
+        self, phase: int, function: Callable[..., Any], *, unless: Callable[[], bool] = lambda: False
+    ) -> Callable[..., Any]:
+        """Return a function that does as `function`, which takes the time of a phase.
+
+        Args:
+            phase: `EVALUATION` or `CHECKPOINT`.
+            function: What evaluates or saves.
+            unless: Asked at each call; where it holds, nothing is marked.
+        """
+
+        def interrupts(*arguments: Any, **named: Any) -> Any:
+            if unless():
+                return function(*arguments, **named)
+            counts = self.interrupt(phase)
+            try:
+                return function(*arguments, **named)
+            except BaseException as error:
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+                raise
+            finally:
+                if counts:
+                    self.resume()
+
+        return interrupts
+
     def compilation_begins(self) -> None:
         """A compilation begins, on any thread."""
         self._compiling_since_ns = self._clock()

@@ -199,22 +199,7 @@ class TorchMarks:
         return __enter__
 
     def _saving(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        timeline, is_compiling = self._timeline, self._is_compiling
-
-        def save(*arguments: Any, **named: Any) -> Any:
-            if is_compiling():
-                return function(*arguments, **named)
-            counts = timeline.interrupt(CHECKPOINT)
-            try:
-                return function(*arguments, **named)
-            except BaseException as error:
-                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-                raise
-            finally:
-                if counts:
-                    timeline.resume()
-
-        return save
+        return self._timeline.interrupting(CHECKPOINT, function, unless=self._is_compiling)
 
 
 _METHODS: Final = (

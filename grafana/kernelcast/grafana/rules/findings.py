@@ -59,21 +59,44 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     return (*(rule(profile) for rule in made), _held())
 
 
-def _passed(profile: Profile) -> AlertRule:
+def _rule(  # noqa: PLR0913  what differs between alerts about findings
+    profile: Profile,
+    *,
+    name: str,
+    expr: str,
+    severity: AlertSeverity,
+    summary: str,
+    description: str,
+    first: str,
+    hold_seconds: int = 0,
+) -> AlertRule:
+    """An alert about each finding that an expression gives; it lasts as the finding does."""
     return AlertRule(
-        name="KernelcastLimitPassed",
-        expr=_lasting("KernelcastLimitPassed", _since(_PAGE, 'state="passed"', _NO_KERNEL), profile),
-        hold_seconds=0,
+        name=name,
+        expr=_lasting(name, expr, profile),
+        hold_seconds=hold_seconds,
         keep_seconds=_KEPT_SECONDS,
-        severity=AlertSeverity.CRITICAL,
-        summary=f"{_WHERE} {_figures(profile, 'has passed its limit')}{_FOR}{_HOTTER}: {_culprit()}",
-        description="The value has passed its limit, as the mean of an interval, and is not clearly back. The value of "
-        f"the alert is the time since then. {_details()}",
+        severity=severity,
+        summary=summary,
+        description=f"{description} {_details()}",
         action=_first(),
-        first="What the cause says; the message has it.",
+        first=first,
         subject=("Hostname", "gpu", "metric"),
         dashboard=FORECASTS,
         steps=_ADVISED,
+    )
+
+
+def _passed(profile: Profile) -> AlertRule:
+    return _rule(
+        profile,
+        name="KernelcastLimitPassed",
+        expr=_since(_PAGE, 'state="passed"', _NO_KERNEL),
+        severity=AlertSeverity.CRITICAL,
+        summary=f"{_WHERE} {_figures(profile, 'has passed its limit')}{_FOR}{_HOTTER}: {_culprit()}",
+        description="The value has passed its limit, as the mean of an interval, and is not clearly back. The value of "
+        "the alert is the time since then.",
+        first="What the cause says; the message has it.",
     )
 
 
@@ -81,96 +104,73 @@ def _imminent(profile: Profile) -> AlertRule:
     soon = profile.thresholds.breach_soon_seconds
     nearly_sure = f"{_expected('0.9', _PAGE, _NO_KERNEL)} - time() < {soon:g}"
     left = f"clamp_min({_expected('0.5', _PAGE, _NO_KERNEL)} - time(), 0) and ({nearly_sure})"
-    return AlertRule(
+    return _rule(
+        profile,
         name="KernelcastBreachImminent",
-        expr=_lasting("KernelcastBreachImminent", left, profile),
-        hold_seconds=0,
-        keep_seconds=_KEPT_SECONDS,
+        expr=left,
         severity=AlertSeverity.CRITICAL,
         summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_IN}{_HOTTER}: {_culprit()}",
         description="A finding of the predictor: the limit is reached within an hour with a probability of at least "
-        f"0.9. The value of the alert is the time until a probability of one half. {_details()}",
-        action=_first(),
+        "0.9. The value of the alert is the time until a probability of one half.",
         first="What the cause says; the message has it. Or move the job.",
-        subject=("Hostname", "gpu", "metric"),
-        dashboard=FORECASTS,
-        steps=_ADVISED,
     )
 
 
 def _predicted(profile: Profile) -> AlertRule:
     matchers = (_PAGE, 'state="predicted"')
     left = f"clamp_min({_expected('0.5', *matchers)} - time(), 0) or 0 * {_since(*matchers)}"
-    return AlertRule(
+    return _rule(
+        profile,
         name="KernelcastDegradationPredicted",
-        expr=_lasting("KernelcastDegradationPredicted", left, profile),
-        hold_seconds=0,
-        keep_seconds=_KEPT_SECONDS,
+        expr=left,
         severity=AlertSeverity.WARNING,
         summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_IN}{_HOTTER}: {_culprit()}",
         description="A finding of the predictor: its limit will be reached within a day. The prediction has lasted "
         "for long enough, given how many series are watched. The value of the alert is the time until a probability of "
-        f"one half, 0 where that is not known. {_details()}",
-        action=_first(),
+        "one half, 0 where that is not known.",
         first="Today: what the cause says; the message has it.",
-        subject=("Hostname", "gpu", "metric"),
-        dashboard=FORECASTS,
-        steps=_ADVISED,
     )
 
 
 def _slower(profile: Profile) -> AlertRule:
-    return AlertRule(
+    return _rule(
+        profile,
         name="KernelcastWorkSlower",
-        expr=_lasting("KernelcastWorkSlower", _since(_PAGE, 'state=~"passed|observed"', _KERNEL), profile),
-        hold_seconds=0,
-        keep_seconds=_KEPT_SECONDS,
+        expr=_since(_PAGE, 'state=~"passed|observed"', _KERNEL),
         severity=AlertSeverity.WARNING,
         summary=f"{_WHERE} {_figures(profile, 'is slower than before')}{_FOR}: {_culprit()}",
         description="A finding of the predictor: a kernel takes longer than its usual duration for the same launch "
         "configuration, region and version of the code, or a rank longer than the others. The value of the alert is "
-        f"the time since then. {_details()}",
-        action=_first(),
+        "the time since then.",
         first="Today: what the cause says; the message has it.",
-        subject=("Hostname", "gpu", "metric"),
-        dashboard=FORECASTS,
-        steps=_ADVISED,
     )
 
 
 def _fault(profile: Profile) -> AlertRule:
-    return AlertRule(
+    return _rule(
+        profile,
         name="KernelcastFaultObserved",
-        expr=_lasting("KernelcastFaultObserved", _since(_PAGE, 'state="observed"', _NO_KERNEL), profile),
+        expr=_since(_PAGE, 'state="observed"', _NO_KERNEL),
         hold_seconds=_OWN_RULE_SECONDS,
-        keep_seconds=_KEPT_SECONDS,
         severity=AlertSeverity.WARNING,
         summary=f"{_WHERE} {_figures(profile, 'has a fault', against='')}{_FOR}: {_culprit()}",
         description="A finding of the predictor about a fault that exists already. The alert of the hardware itself, "
         "such as KernelcastGpuXidHardware, comes first and mutes this one; it fires alone where no other alert shows "
-        f"the fault. {_details()}",
-        action=_first(),
+        "the fault.",
         first="What the cause says; the message has it.",
-        subject=("Hostname", "gpu", "metric"),
-        dashboard=FORECASTS,
-        steps=_ADVISED,
     )
 
 
 def _ticket(profile: Profile) -> AlertRule:
-    return AlertRule(
+    return _rule(
+        profile,
         name="KernelcastTicketOpen",
-        expr=_lasting("KernelcastTicketOpen", _since('urgency="ticket"'), profile),
+        expr=_since('urgency="ticket"'),
         hold_seconds=_OWN_RULE_SECONDS,
-        keep_seconds=_KEPT_SECONDS,
         severity=AlertSeverity.INFO,
         summary=f"{_WHERE} {_figures(profile, 'has a finding', against='')}{_FOR}: {_culprit()}",
-        description=f"A finding of the predictor that can wait for working hours. {_details()}",
-        action=_first(),
+        description="A finding of the predictor that can wait for working hours.",
         first="In working hours: `kernelcast findings list`, then what the cause says.",
-        subject=("Hostname", "gpu", "metric"),
-        dashboard=FORECASTS,
-        steps=_ADVISED,
     )
 
 

@@ -1,11 +1,13 @@
 """Probability of a breach, for many series at one moment, from their blocks of the last two days.
 
 `run` calls `evaluate` at the ends of blocks. The steps: limit (given, or a multiple of the learnt baseline), the
-part that the load explains, trend, first passage. Series are divided by their limit and directed so that a rise is
+part that the load explains, season, trend, first passage; then, where they come sooner, the passages of the daily
+peaks and at usual load. Series are divided by their limit and directed so that a rise is
 bad.
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -179,37 +181,21 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         horizons_seconds=horizons_seconds,
         calibration=calibration,
     )
+    later = partial(first_passage, horizons_seconds=horizons_seconds, calibration=calibration)
     if day_hours:
         peaks = daily_peaks(direction * blocks.hours, day_hours)
         # Days of another regime do not compare.
         rising = peaks.rising & ~opening & ~erratic & ~beyond & (learnt.since <= begins)
         if rising.any():
-            room = (target - peaks.level - np.nan_to_num(offset))[rising]
-            never = np.zeros(len(room), np.bool_)
-            later = first_passage(
-                _by_peaks(peaks, trend, quiet).rows(rising),
-                room,
-                never,
-                never,
-                horizons_seconds=horizons_seconds,
-                calibration=calibration,
-            )
-            passage = _sooner(passage, rising, later)
+            headroom = (target - peaks.level - np.nan_to_num(offset))[rising]
+            by_day = later(_by_peaks(peaks, trend, quiet).rows(rising), headroom, *_neither(headroom))
+            passage = _sooner(passage, rising, by_day)
     loaded = np.isfinite(blocks.load).any(axis=1) & ~own & ~opening
     if loaded.any():
         wear = at_usual_load(values[loaded], blocks.load[loaded])
-        worn, room = _by_wear(wear, target[loaded], settling[loaded], begins[loaded])
-        never = np.zeros(len(room), np.bool_)
-        later = first_passage(
-            worn,
-            room,
-            never,
-            never,
-            reach=np.maximum(REACH_KNOWN * worn.age, LEAST_REACH),
-            horizons_seconds=horizons_seconds,
-            calibration=calibration,
-        )
-        passage = _sooner(passage, loaded, later)
+        worn, headroom = _by_wear(wear, target[loaded], settling[loaded], begins[loaded])
+        reach = np.maximum(REACH_KNOWN * worn.age, LEAST_REACH)
+        passage = _sooner(passage, loaded, later(worn, headroom, *_neither(headroom), reach=reach))
     return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
 
 
@@ -274,6 +260,12 @@ def _by_wear(wear: Wear, target: Floats, settling: Ints, begins: Ints) -> tuple[
     error = wear.misfit * np.sqrt(12.0 / jobs) / np.maximum(trend.age, 1)
     trend = replace(trend, error=np.hypot(trend.error, error), noise=np.maximum(trend.noise, wear.misfit))
     return trend, np.where(wear.known & np.isfinite(trend.level), target - trend.level, np.inf)
+
+
+def _neither(headroom: Floats) -> tuple[Bools, Bools]:
+    """Neither beyond the limit nor near it by noise alone: the trend of the newest blocks has judged both."""
+    none = np.zeros(len(headroom), np.bool_)
+    return none, none
 
 
 def _sooner(passage: Passage, which: Bools, other: Passage) -> Passage:
