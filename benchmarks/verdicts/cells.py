@@ -101,9 +101,7 @@ def wandering(deviation: float, steps: float) -> Callable[[Random, float], Step]
     return make
 
 
-def settling(
-    steps: int, times: float, *, once: bool = False, both: bool = False
-) -> Callable[[Random, float], Step]:
+def settling(steps: int, times: float, *, once: bool = False, both: bool = False) -> Callable[[Random, float], Step]:
     """The first steps after a change take `times` as long: once only, or after each change; of both arms or one."""
 
     def make(random: Random, change: float) -> Step:
@@ -180,7 +178,7 @@ NOISES: Final[dict[str, Callable[[Random, float], Step]]] = {
     "plain": jitter(0.02),
     "sigma10": jitter(0.10),
     "drift": wandering(0.05, 200),
-    "slower": _level(lambda step, _: exp(0.0005 * (step - 1000))),
+    "slower": _level(lambda step, _: exp(0.0002 * min(step, 6000))),
     **{f"period{period}": _periodic(period) for period in (2, 5, 6, 7, 12)},
     "throttle": _level(lambda step, _: 1.3 if step // 150 % 3 == 0 else 1.0),
     "gc": _level(lambda step, _: 3.0 if step % 50 == 0 else 1.0),
@@ -275,7 +273,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of everything random; default: 1")
     chosen = parser.parse_args()
     run = run_direct if chosen.direct else run_program
-    print(f"{'cell':16}{'change':>8}{'kept':>7}{'back':>7}{'else':>7}{'open':>7}{'steps':>8}{'mean':>8}{'in force':>10}")
+    print(
+        f"{'cell':16}{'change':>8}{'kept':>7}{'back':>7}{'else':>7}{'open':>7}{'steps':>8}{'mean':>8}{'in force':>10}"
+    )
     for name in chosen.cell or CELLS:
         cell = CELLS[name]
         ended = [
