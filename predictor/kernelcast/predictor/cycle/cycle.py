@@ -82,7 +82,6 @@ class Cycle:
         self.deep = DeepFits(pool, settings.deep.fits_per_block) if pool is not None else None
         self._forecasts = Forecasts(self.histories, self.block_seconds, self.deep)
         self._claims = Claims(source, self.detection, self.block_seconds)
-        self.detection.calibration_of = self._claims.calibration
         self.scores, self.outcomes = self._claims.scores, self._claims.outcomes
         self._publication = Publication(source, self.detection, self._claims, self._forecasts, self._timer)
         self.degradations, self.deploys = self._publication.degradations, self._publication.deploys
