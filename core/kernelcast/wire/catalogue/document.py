@@ -16,6 +16,7 @@ from kernelcast.wire.catalogue.devices import (
     energy,
     gpu,
     infiniband,
+    nccl,
     nvlink,
     profiling,
     tpu,
@@ -53,6 +54,10 @@ _SECTIONS: Final = MappingProxyType(
         "InfiniBand": (
             "Ports of adapters, RoCE included; off unless `exporter.infiniband` is on.",
             infiniband.ROWS,
+        ),
+        "NCCL": (
+            "From the files of NVIDIA's NCCL Inspector; off unless `exporter.nccl_inspector.directory` is set.",
+            nccl.ROWS,
         ),
         "TPUs": (
             "From the metric service of the program that uses the TPU; absent while no program uses it.",

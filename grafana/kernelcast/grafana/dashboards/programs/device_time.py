@@ -26,7 +26,7 @@ def rows() -> tuple[Row, ...]:
 
 
 _NOW: Final = {
-    "idle": ("GPU idle", "nothing ran between two activities: the program does not launch fast enough, or waits for data"),
+    "idle": ("GPU idle", "nothing ran between two activities: the program launches too slowly, or waits for data"),
     "collective": ("In collectives", "a collective ran: mostly a wait for other GPUs"),
     "copy": ("Copies alone", "data was copied and nothing was computed at the same time"),
 }
