@@ -6,7 +6,7 @@ Services make their metrics from the rows; documents, dashboards, rules and test
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, kernel, predictor, runtime
+from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, inference, kernel, predictor, runtime
 from kernelcast.wire.catalogue.devices import (
     accelerator,
     dcgm_exporter,
@@ -36,6 +36,7 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     *accelerator.ROWS,
     *kernel.ROWS,
     *energy.ROWS,
+    *inference.ROWS,
     *forecast.ROWS,
     *forecast_scores.ROWS,
     *runtime.ROWS,
