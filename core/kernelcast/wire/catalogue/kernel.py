@@ -132,7 +132,8 @@ SYNC_CALLS: Final = kafka_metric(
 DEVICE_TIME: Final = kafka_metric(
     "cuda.device.time",
     Kind.COUNTER,
-    "Wall time of the GPU by activity: compute, collective, copy, overlap of compute with either, idle.",
+    "Wall time of the GPU by activity: compute, collective, copy, overlap of compute with either, idle between two "
+    "activities, unknown without a record: idle, or a kernel that has not ended.",
     unit="s",
     labels=(*PROGRAM_LABELS, "state"),
     source=_PROBE,

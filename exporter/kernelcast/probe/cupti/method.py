@@ -284,16 +284,16 @@ class ActivityMethod:
         self._window_ns = self._environment.step_clock() - self._opened_ns
 
     def _close_window(self) -> None:
-        """Report what is left of a window that has ended; the time in it that nothing has taken was idle."""
+        """Report what is left of a window that has ended; nobody knows what its time without records was."""
         window_ns, self._window_ns = self._window_ns, 0
         if not window_ns:
             return
         self._flush()
         self._report(final=True)
         for device in self._recorder.devices():
-            idle_ns = window_ns - self._seen_ns.get(device, 0)
-            if idle_ns > 0:
-                self._recorder.device_time("idle", idle_ns, device)
+            unknown_ns = window_ns - self._seen_ns.get(device, 0)
+            if unknown_ns > 0:
+                self._recorder.device_time("unknown", unknown_ns, device)
 
     def _tick(self) -> None:
         watch = self._environment.watch

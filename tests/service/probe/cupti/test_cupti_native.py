@@ -93,7 +93,8 @@ def expected_states(intervals: list[tuple[str, int, int]]) -> tuple[int, ...]:
         kinds.append((kind, EventSpans(columns[0], columns[1], np.zeros(len(chosen), dtype=np.int64))))
     begin = min(start for _, start, _ in intervals)
     end = max(start + length for _, start, length in intervals)
-    return tuple(time_ns for _, time_ns in Occupation(tuple(kinds), start_ns=begin, end_ns=end).until(end))
+    known = Occupation(tuple(kinds), start_ns=begin, end_ns=end).until(end)
+    return (*(time_ns for _, time_ns in known), 0)  # nothing is unknown between two activities
 
 
 def test_time_within_the_window_waits_for_what_comes_late(decoder: ActivityDecoder, double: Double) -> None:
@@ -103,22 +104,33 @@ def test_time_within_the_window_waits_for_what_comes_late(decoder: ActivityDecod
     assert sum(drained(decoder, final=False).devices[0].state_ns) == 0
     double.bring([packer.kernel("b", START_NS, START_NS + 100)])
     (first,) = drained(decoder, final=False).devices
-    assert (first.state_ns, first.late) == ((100, 0, 0, 0, 4_900), 0)
+    assert (first.state_ns, first.late) == ((100, 0, 0, 0, 4_900, 0), 0)
     double.bring([packer.kernel("c", START_NS + 4_000, START_NS + 5_500)])
     (second,) = drained(decoder).devices
-    assert (second.state_ns, second.late) == ((1_000, 0, 0, 0, 0), 1), "what began before the window is cut off"
+    assert (second.state_ns, second.late) == ((1_000, 0, 0, 0, 0, 0), 1), "what began before the window is cut off"
 
 
-def test_a_quiet_device_counts_as_idle_after_a_while(decoder: ActivityDecoder, double: Double) -> None:
+def test_time_without_records_is_unknown_after_a_while_and_idle_before_a_record(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(SMALL.buffer_bytes, SMALL.buffers, window_ns=1_000, quiet_ns=10_000))
     double.bring([packer.kernel("a", START_NS, START_NS + 500)])
     assert decoder.settle(5_000)
     (device,) = decoder.drain(START_NS + 30_000).devices
-    assert device.state_ns == (500, 0, 0, 0, 19_500)
+    assert device.state_ns == (500, 0, 0, 0, 0, 19_500)
     double.bring([packer.kernel("a", START_NS + 40_000, START_NS + 40_500)])
     (device,) = drained(decoder).devices
-    assert (device.state_ns, device.gaps.sum_ns) == ((500, 0, 0, 0, 20_000), 39_500)
+    assert (device.state_ns, device.gaps.sum_ns) == ((500, 0, 0, 0, 20_000, 0), 39_500)
+
+
+def test_a_kernel_that_runs_for_long_has_been_unknown_and_never_idle(decoder: ActivityDecoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder, NativeSettings(SMALL.buffer_bytes, SMALL.buffers, window_ns=1_000, quiet_ns=10_000))
+    double.bring([packer.kernel("a", START_NS, START_NS + 500)])
+    assert decoder.settle(5_000)
+    (before,) = decoder.drain(START_NS + 30_000).devices
+    double.bring([packer.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", START_NS + 600, START_NS + 40_000)])
+    (after,) = drained(decoder).devices
+    assert (before.state_ns, after.state_ns) == ((500, 0, 0, 0, 0, 19_500), (0, 20_000, 0, 0, 0, 0))
 
 
 def test_device_time_restarts_after_a_last_drain(decoder: ActivityDecoder, double: Double) -> None:
@@ -128,7 +140,7 @@ def test_device_time_restarts_after_a_last_drain(decoder: ActivityDecoder, doubl
     drained(decoder)
     double.bring([packer.kernel("a", START_NS + 10**12, START_NS + 10**12 + 700)])
     (device,) = drained(decoder).devices
-    assert (device.state_ns, device.gaps.count) == ((700, 0, 0, 0, 0), 0)
+    assert (device.state_ns, device.gaps.count) == ((700, 0, 0, 0, 0, 0), 0)
 
 
 def test_more_activities_than_the_decoder_keeps_are_summed_up_early(decoder: ActivityDecoder, double: Double) -> None:
@@ -140,7 +152,7 @@ def test_more_activities_than_the_decoder_keeps_are_summed_up_early(decoder: Act
         )
         assert decoder.settle(5_000)
     (device,) = drained(decoder).devices
-    assert device.state_ns == (0, 0, count * 4, 0, (count - 1) * 6)
+    assert device.state_ns == (0, 0, count * 4, 0, (count - 1) * 6, 0)
     assert (device.memsets.operations, device.memsets.bytes, device.late) == (count, count, 0)
 
 
