@@ -16,6 +16,8 @@ GRAPH_LAUNCHES: Final = "cuda_kernel_graph_launches_total"
 COPIES: Final = "cuda_memcpy_operations_total"
 WAITS: Final = "cuda_sync_calls_total"
 LOST: Final = "kernelcast_probe_dropped_records_total"
+GPU_PHASE_SECONDS: Final = "kernelcast_program_gpu_phase_seconds_total"
+GPU_PHASE_STEPS: Final = "kernelcast_program_gpu_phase_steps_total"
 OVERHEAD: Final = "kernelcast_probe_overhead_seconds_total"
 DEVICE_MEMORY_BOUND_BYTES: Final = 128 << 20
 """Largest device memory that CUPTI may take: an H100 had 86 MiB with 815,000 kernels a second from graphs."""

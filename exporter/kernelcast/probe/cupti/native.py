@@ -16,7 +16,7 @@ from kernelcast.probe.cupti.build import LIBRARY_NAME
 from kernelcast.wire.histogram import WHOLE_BOUNDS_NS, DurationTotals
 from kernelcast.wire.kernels import COLLECTIVE_RULES, LOCAL_RULES
 
-ABI: Final = 5  # kc_abi() of the library
+ABI: Final = 6  # kc_abi() of the library
 LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
 STATES: Final = ("compute", "collective", "copy", "overlap", "idle", "unknown")
 NO_NAME: Final = 0
