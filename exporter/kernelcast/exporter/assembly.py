@@ -28,7 +28,6 @@ from kernelcast.exporter.hints.inbox import HintInbox, HintReader, InboxByTopic
 from kernelcast.exporter.hints.orders import OrderInbox, StoppedFile
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
-from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.kernel_log import kernel_log_source
 from kernelcast.exporter.nvml.control import ControlSocket
 from kernelcast.exporter.nvml.counters_file import CountersFile
@@ -232,11 +231,10 @@ def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
 
 
 def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None) -> list[Source]:
-    """The sources that the settings switch on: TPUs, InfiniBand, the kernel's log."""
+    """The sources that the settings switch on: TPUs, the kernel's log."""
     settings, hostname, registry = assembly.settings, assembly.hostname, assembly.registry
     made = (
         tpu_source(settings, hostname=hostname, registry=registry),
-        infiniband_source(settings, hostname=hostname, registry=registry),
         kernel_log_source(
             settings, hostname=hostname, registry=registry, devices=lambda: nvml.devices if nvml is not None else ()
         ),

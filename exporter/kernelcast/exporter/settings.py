@@ -11,7 +11,6 @@ from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings
 
 ALL_KERNELS: Final = "all"
 KUBELET_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-INFINIBAND_DIRECTORY: Final = Path("/sys/class/infiniband")
 DCGM_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
 
 
@@ -113,8 +112,6 @@ class ExporterSettings(ServiceSettings):
         kubernetes_node_name: The node's name in Kubernetes; if empty, `hostname`.
         kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
             needs a right that is not given by default.
-        infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has as well.
-        infiniband_directory: The kernel's directory of ports; differs in a container with the node's /sys elsewhere.
         tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
         tpu_ports: Ports of such programs; if empty, TPU_RUNTIME_METRICS_PORTS, or 8431.
         job_mapping_directory: Directory in which a scheduler's prolog lists each GPU's jobs, as for dcgm-exporter.
@@ -164,7 +161,5 @@ class ExporterSettings(ServiceSettings):
     kubernetes_api_url: str = ""
     kubernetes_node_name: str = ""
     kernel_log: OnOff = "off"
-    infiniband: OnOff = "off"
-    infiniband_directory: Path = INFINIBAND_DIRECTORY
     tpu: Switch = "auto"
     tpu_ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = ()

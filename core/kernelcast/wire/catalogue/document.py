@@ -15,7 +15,6 @@ from kernelcast.wire.catalogue.devices import (
     device,
     energy,
     gpu,
-    infiniband,
     nvlink,
     profiling,
     tpu,
@@ -50,10 +49,6 @@ _SECTIONS: Final = MappingProxyType(
         ),
         "Devices, beyond DCGM": ("Data for which DCGM has no suitable row.", (*gpu.ROWS, gpu.GPU_UP, gpu.GPU_DETACHED)),
         "NVLinks": ("One series for each link; `exporter.nvlink_links` selects the metrics.", nvlink.ROWS),
-        "InfiniBand": (
-            "Ports of adapters, RoCE included; off unless `exporter.infiniband` is on.",
-            infiniband.ROWS,
-        ),
         "TPUs": (
             "From the metric service of the program that uses the TPU; absent while no program uses it.",
             tpu.ROWS,
