@@ -65,7 +65,7 @@ _OF_A_NODE: Final = (
     Consequence("KernelcastProducerSilent", equal=("job", "instance")),
     Consequence("KernelcastGpu.+", equal=_NODE),
     Consequence(
-        "Kernelcast(Kernel.+|Infiniband.+|DegradationPredicted|BreachImminent|LimitPassed|WorkSlower|FaultObserved)",
+        "Kernelcast(Kernel.+|DegradationPredicted|BreachImminent|LimitPassed|WorkSlower|FaultObserved)",
         equal=_NODE,
     ),
 )
@@ -176,7 +176,7 @@ FAULTS: Final = (
         consequences=(
             Consequence("KernelcastProducerSilent", equal=()),
             Consequence("KernelcastSpoolFilling", equal=()),
-            Consequence("Kernelcast(Gpu|Kernel|Infiniband).+", equal=()),
+            Consequence("Kernelcast(Gpu|Kernel).+", equal=()),
         ),
         is_service=True,
     ),

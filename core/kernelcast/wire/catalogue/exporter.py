@@ -274,12 +274,6 @@ TPU_ERRORS: Final = Metric(
     labels=("reason",),
     source=_DAEMON,
 )
-INFINIBAND_ERRORS: Final = Metric(
-    "kernelcast_exporter_infiniband_errors_total",
-    Kind.COUNTER,
-    "Failed readings of the node's InfiniBand ports.",
-    source=_DAEMON,
-)
 NCCL_INSPECTOR_ERRORS: Final = Metric(
     "kernelcast_exporter_nccl_inspector_errors_total",
     Kind.COUNTER,
@@ -333,7 +327,6 @@ DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     ATTRIBUTION_AGE,
     ATTRIBUTION_KEPT,
     TPU_ERRORS,
-    INFINIBAND_ERRORS,
     NCCL_INSPECTOR_ERRORS,
     KERNEL_LOG_ERRORS,
     KERNEL_LOG_LOST,
