@@ -69,7 +69,7 @@ def classic(profile: Profile) -> tuple[RuleGroup, ...]:
         RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))),
         _devices(window),
         *standing.recordings(),
-        *serving.recordings(),
+        *serving.recordings(window, GPU_WATTS),
         *_pipeline(profile),
     )
 
@@ -90,7 +90,7 @@ def native(profile: Profile) -> tuple[RuleGroup, ...]:
         RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))),
         _devices(window),
         *standing.recordings(),
-        *serving.recordings(),
+        *serving.recordings(window, GPU_WATTS),
         *_pipeline(profile),
     )
 

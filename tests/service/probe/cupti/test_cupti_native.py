@@ -110,7 +110,9 @@ def test_time_within_the_window_waits_for_what_comes_late(decoder: ActivityDecod
     assert (second.state_ns, second.late) == ((1_000, 0, 0, 0, 0, 0), 1), "what began before the window is cut off"
 
 
-def test_time_without_records_is_unknown_after_a_while_and_idle_before_a_record(decoder: ActivityDecoder, double: Double) -> None:
+def test_time_without_records_is_unknown_after_a_while_and_idle_before_a_record(
+    decoder: ActivityDecoder, double: Double
+) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(SMALL.buffer_bytes, SMALL.buffers, window_ns=1_000, quiet_ns=10_000))
     double.bring([packer.kernel("a", START_NS, START_NS + 500)])
