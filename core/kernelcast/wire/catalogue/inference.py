@@ -48,7 +48,7 @@ PREEMPTIONS: Final = _metric(
     "{request}",
 )
 GPU_INFO: Final = kafka_metric(
-    "kernelcast.inference.gpu",
+    "kernelcast.inference.gpu.info",
     Kind.INFO,
     "A GPU that an engine's server uses, found by the process that listens, else by its pod.",
     unit="",

@@ -16,14 +16,12 @@ from kernelcast.probe.cupti.build import LIBRARY_NAME
 from kernelcast.wire.histogram import WHOLE_BOUNDS_NS, DurationTotals
 from kernelcast.wire.kernels import COLLECTIVE_RULES, LOCAL_RULES
 
-ABI: Final = 4  # kc_abi() of the library
+ABI: Final = 6  # kc_abi() of the library
 LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
 STATES: Final = ("compute", "collective", "copy", "overlap", "idle", "unknown")
 NO_NAME: Final = 0
 NO_NAME_COLLECTIVE: Final = 1
 """The numbers of launches without a name of their own, by class."""
-WHOLE_GRAPH: Final = 2
-"""The number of launches of CUDA graphs that are recorded as a whole."""
 
 # `_DEVICE`: number; six state times; late; 99 = 11 copy kinds x 3 memory kinds x 3 amounts (operations, bytes, ns); 3
 # for memsets; 15 = 5 kinds of waits x 3; then the gaps' durations, whose last two members are first and number of

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from kernelcast.grafana.rules import standing
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, STATE_SECONDS
 
@@ -38,18 +39,18 @@ def _slower(profile: Profile) -> AlertRule:
 
 def _straggler(profile: Profile) -> AlertRule:
     waits = f'{STATE_SECONDS}{{state="collective"}}'
-    each = f"max by (Hostname, gpu, program, rank) ({waits})"
-    median = f"quantile by (program) (0.5, {each})"
+    each = standing.by_job(f"max by (Hostname, gpu, program, rank) ({waits})")
+    median = f"quantile by (program, job_id) (0.5, {each})"
     less = profile.thresholds.straggler_ratio
     return AlertRule(
         name="KernelcastStraggler",
-        expr=f"-({each} - on (program) group_left () {median}) > {less:g}",
+        expr=f"-({each} - on (program, job_id) group_left () {median}) > {less:g}",
         hold_seconds=15 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="Rank {{ $labels.rank }} of {{ $labels.program }} on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} "
         "is the one that the others wait for",
         description="It spends {{ $value | humanizePercentage }} of its time less in collectives than the median rank "
-        "of the program: the others wait there until it arrives. Stages of a pipeline differ by design; then silence "
+        "of its job: the others wait there until it arrives. Stages of a pipeline differ by design; then silence "
         "the alert for that program.",
         action="Compare clocks, temperature and PCIe lanes of this GPU with the others', and the kernels of this rank "
         "with theirs (ranks side by side). The same work in more time points to the GPU, more work to the data.",

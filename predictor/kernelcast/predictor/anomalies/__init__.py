@@ -1,6 +1,6 @@
-"""Anomaly scores of many series at once, interval by interval, from the present and the past only.
+"""Anomaly scores of recorded series, interval by interval, from the present and the past only.
 
-`cycle.anomaly_scores` runs the detector on live series, `backtest.anomalies` on recorded ones.
+`backtest.anomalies` runs the detector. The live predictor judges series with a limit, by `passage`.
 """
 
 from kernelcast.predictor.anomalies.detector import AnomalyDetector, AnomalyStep

@@ -6,7 +6,6 @@ own past; runs of missing and of constant values have their own probability. The
 probabilities, divided by that of the false-alarm rate that the user accepts: 1 means act.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -18,7 +17,7 @@ from kernelcast.predictor.anomalies.evidence import AnomalyEvidence, EvidenceMod
 from kernelcast.predictor.anomalies.kinds import AnomalyKind
 from kernelcast.predictor.anomalies.season import grouped
 from kernelcast.predictor.anomalies.settings import AnomalySettings
-from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats
 
 Float32s: TypeAlias = NDArray[np.float32]
 Int8s: TypeAlias = NDArray[np.int8]
@@ -72,7 +71,6 @@ class AnomalyDetector:
             settings: Settings for all series.
         """
         self._settings = settings or AnomalySettings()
-        self._interval_seconds = interval_seconds
         intervals = DAY_SECONDS / np.asarray(interval_seconds, np.float64)
         scale = np.log10(np.maximum(intervals, 1) / self._settings.false_alarms_per_day)
         self._scale: Float32s = np.broadcast_to(scale.astype(np.float32), (rows,))  # -log10 of a probability at score 1
@@ -86,24 +84,6 @@ class AnomalyDetector:
         self._episodes = Episodes(rows, self._settings)
         self._kind: Int8s = np.zeros(rows, np.int8)
         self._direction: Int8s = np.zeros(rows, np.int8)
-
-    @property
-    def state_bytes(self) -> int:
-        """Memory of all state, seasonal profiles included."""
-        return _array_bytes(self)
-
-    def enlarged(self, rows: int) -> "AnomalyDetector":
-        """Return a detector of more series; the first ones have the state of this one's. Not with seasons."""
-        larger = AnomalyDetector(rows, self._interval_seconds, settings=self._settings)
-        for old, new in zip(_state(self), _state(larger), strict=True):
-            new[..., : old.shape[-1]] = old
-        return larger
-
-    def reset(self, rows: Ints) -> None:
-        """Forget everything about some series. Not with seasons."""
-        fresh = AnomalyDetector(1, self._interval_seconds, settings=self._settings)
-        for mine, new in zip(_state(self), _state(fresh), strict=True):
-            mine[..., rows] = new
 
     def step(self, values: Floats) -> AnomalyStep:
         """Score one value of each series, and learn it.
@@ -197,22 +177,3 @@ class AnomalyDetector:
 def bounded(values: Floats) -> Floats:
     """The values as the models learn them: of bounded size, NaN where one is missing."""
     return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), np.nan)
-
-
-def _state(owner: object) -> Iterator[NDArray[np.generic]]:
-    """Arrays of the state that an object of this package holds, directly or through others; the last axis is series."""
-    if isinstance(owner, np.ndarray):
-        if owner.flags.writeable and owner.size:
-            yield owner
-    elif hasattr(owner, "__dict__"):
-        for one in vars(owner).values():
-            yield from _state(one)
-
-
-def _array_bytes(owner: object) -> int:
-    """Bytes of the arrays that an object of this package holds, directly or through others."""
-    if isinstance(owner, np.ndarray):
-        return owner.base.nbytes if 0 in owner.strides and isinstance(owner.base, np.ndarray) else owner.nbytes
-    if isinstance(owner, list):
-        return sum(_array_bytes(one) for one in owner)
-    return sum(_array_bytes(one) for one in vars(owner).values()) if hasattr(owner, "__dict__") else 0

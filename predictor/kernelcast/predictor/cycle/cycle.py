@@ -1,7 +1,7 @@
-"""One cycle over all series: detector, anomaly scores, claims of earlier cycles, then the publication.
+"""One cycle over all series: detector, claims of earlier cycles, then the publication.
 
 `Engine.run_cycle` runs a cycle every `sweep_every_seconds`; the report goes to `publish` and `findings`. The stages are
-objects of this folder: `Regimes`, `Detection`, `AnomalyScores`, `Claims` and `Publication`. Panels are copied out of
+objects of this folder: `Regimes`, `Detection`, `Claims` and `Publication`. Panels are copied out of
 the windows in chunks, so that the thread which reads Kafka waits for the lock for milliseconds only.
 """
 
@@ -13,12 +13,11 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores
 from kernelcast.predictor.cycle.deep_fits import DeepFits
 from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
 from kernelcast.predictor.cycle.panels import PanelSource
-from kernelcast.predictor.cycle.predictions import Abstention, Anomaly, Bounds, CycleReport
+from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleReport
 from kernelcast.predictor.cycle.program_changes import ProgramChanges, TrialBlocks
 from kernelcast.predictor.cycle.publication import Publication
 from kernelcast.predictor.cycle.regimes import Regimes
@@ -82,13 +81,9 @@ class Cycle:
         self.detection = Detection(source)
         self.deep = DeepFits(pool, settings.deep.fits_per_block) if pool is not None else None
         self._forecasts = Forecasts(self.histories, self.block_seconds, self.deep)
-        self._anomalies = AnomalyScores(source, settings.interval_seconds)
         self._claims = Claims(source, self.detection, self.block_seconds)
-        self.detection.calibration_of = self._claims.calibration
         self.scores, self.outcomes = self._claims.scores, self._claims.outcomes
-        self._publication = Publication(
-            source, self.detection, self._claims, self._forecasts, self._anomalies, self._timer
-        )
+        self._publication = Publication(source, self.detection, self._claims, self._forecasts, self._timer)
         self.degradations, self.deploys = self._publication.degradations, self._publication.deploys
         self.fleet = self._publication.fleet
         self._program_regimes = Regimes(source, self.detection, self.deploys)
@@ -115,7 +110,6 @@ class Cycle:
         evaluated = self._evaluate(rows, newest, changes, report)
         report.time_ns = self._event_time_ns(rows, newest)
         report.regimes_begun = self.detection.regimes_begun - before
-        self._anomalies.run(rows, self._windows.generation[rows], newest)
         self._claims.abstain(evaluated, report)
         self._claims.settle(rows, newest, evaluated)
         self._publication.run(rows, newest, report, changes)
@@ -141,10 +135,6 @@ class Cycle:
         """Bounds of that forecast as they are published, by horizon in seconds."""
         found = self.forecast_of(row)
         return self._publication.bounds(row, found) if found is not None else {}
-
-    def anomaly_of(self, row: int) -> Anomaly | None:
-        """The newest anomaly score of a row; None without one."""
-        return self._anomalies.get(row)
 
     def abstention_of(self, row: int) -> Abstention | None:
         """The reason for publishing nothing about a kernel whose alert fires; None where it is published."""

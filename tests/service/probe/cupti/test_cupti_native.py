@@ -19,7 +19,7 @@ from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, Occ
 from kernelcast.exporter.replay.trace import EventSpans
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.library import Cupti, CuptiError, open_cupti
-from kernelcast.probe.cupti.native import STATES, WHOLE_GRAPH, ActivityDecoder, Drain, NativeError, NativeSettings
+from kernelcast.probe.cupti.native import STATES, ActivityDecoder, Drain, NativeError, NativeSettings
 from kernelcast.wire.histogram import LOWEST_BUCKET, WHOLE_BOUNDS_NS, DurationTotals, bucket_index
 
 
@@ -185,45 +185,13 @@ def test_fields_are_found_in_records_of_every_known_version(
     versioned.bring([kernel, *copies, packer.sync(3, START_NS, START_NS + 40, context=9), packer.other(), kernel])
     drain = drained(decoder)
     (row,) = drain.kernels
-    assert row[:6] == (3, 3, 2, 2, 2, 400)
+    assert row[:6] == (3, 2, 2, 2, 2, 400)
     assert row.variants == [(255, (5, 6, 7), (8, 9, 2), 48, 4096, 16, 2, 2, 1_000, 500_000)]
     (device,) = drain.devices
     assert (device.device, device.copies[2][1], device.copies[10][0]) == (3, (1, 1_000, 10), (1, 2_000, 20))
     assert device.syncs[3] == (1, 0, 40)
-    assert drain.names == {0: "", 1: "", 2: "", 3: "k"}
+    assert drain.names == {0: "", 1: "", 2: "k"}
     assert (drain.counts.records, drain.counts.other_kinds, drain.counts.malformed) == (5, 1, 0)
-
-
-@pytest.mark.parametrize("version", LENGTHS)
-def test_a_graph_recorded_as_a_whole_is_one_launch_apart_from_kernels(
-    version: str, decoder: ActivityDecoder, double: Double
-) -> None:
-    packer = Packer(version)
-    versioned = Double(double.path, version)
-    versioned.connect(decoder)
-    kernel = packer.kernel("k", START_NS, START_NS + 10, device=1, context=4)
-    graphs = [packer.graph(START_NS + 20 * at, START_NS + 20 * at + 15, device=1, context=4) for at in range(1, 4)]
-    versioned.bring([kernel, *graphs, packer.graph(0, 0, device=1, context=4, graph=6), kernel])
-    drain = drained(decoder)
-    rows = {row.name: row for row in drain.kernels}
-    whole = rows[WHOLE_GRAPH]
-    assert (whole.device, whole.launches, whole.graph_launches, whole.variants) == (1, 4, 4, [])
-    assert (whole.durations.count, whole.durations.sum_ns) == (3, 45)
-    assert rows[3].launches == 2
-    (device,) = drain.devices
-    assert (device.state_ns, drain.counts.untimed) == ((55, 0, 0, 0, 20, 0), 1)
-    assert (drain.counts.records, drain.counts.other_kinds, drain.counts.malformed) == (6, 0, 0)
-
-
-def test_a_graph_that_begins_on_the_host_counts_for_the_programs_device(
-    decoder: ActivityDecoder, double: Double
-) -> None:
-    packer, host = Packer(), 2**31 - 1
-    double.connect(decoder)
-    kernel = packer.kernel("k", START_NS, START_NS, device=2, context=4)
-    double.bring([kernel, packer.graph(START_NS, START_NS + 5, device=host, context=host)])
-    rows = {row.name: row for row in drained(decoder).kernels}
-    assert (rows[WHOLE_GRAPH].device, rows[WHOLE_GRAPH].launches) == (2, 1)
 
 
 def test_submission_time_is_used_where_queueing_was_not_timed(decoder: ActivityDecoder, double: Double) -> None:
@@ -510,16 +478,15 @@ def test_nvidias_own_walk_goes_over_our_records(
     Double(double.path, written).connect(decoder, next_record=real.next_record)
     one = [packer.kernel("k", START_NS, START_NS + 5), packer.copy(1, 8, START_NS, START_NS + 3)]
     one += [packer.fill(4, START_NS, START_NS + 2), packer.sync(3, START_NS, START_NS + 9)]
-    one += [packer.copy(10, 16, START_NS, START_NS + 4, record=22), packer.graph(START_NS, START_NS + 6)]
+    one += [packer.copy(10, 16, START_NS, START_NS + 4, record=22)]
     double.bring(one * 100)
     drain = drained(decoder)
     kernels = {row.name: row for row in drain.kernels}
     (device,) = drain.devices
-    assert (kernels[3].launches, kernels[3].durations.sum_ns) == (100, 500)
-    assert (kernels[WHOLE_GRAPH].launches, kernels[WHOLE_GRAPH].durations.sum_ns) == (100, 600)
+    assert (kernels[2].launches, kernels[2].durations.sum_ns) == (100, 500)
     assert (device.copies[1][2], device.copies[10][2]) == ((100, 800, 300), (100, 1_600, 400))
     assert (device.memsets, device.syncs[3]) == ((100, 400, 200), (100, 0, 900))
-    assert (drain.counts.records, drain.counts.malformed, drain.counts.unread) == (600, 0, 0)
+    assert (drain.counts.records, drain.counts.malformed, drain.counts.unread) == (500, 0, 0)
 
 
 def installed_cupti() -> Cupti:

@@ -9,7 +9,7 @@ from tests.service.probe.cupti.double import SMALL, Double, copied
 from tests.service.probe.cupti.records import START_NS, Packer
 
 from kernelcast.probe.cupti import build
-from kernelcast.probe.cupti.library import GRAPH_TRACE, KINDS, SYNCHRONIZATION, WORK_KINDS, Cupti
+from kernelcast.probe.cupti.library import SYNCHRONIZATION, WORK_KINDS, Cupti
 from kernelcast.probe.cupti.method import ACTIVE, BACKED_OFF, OFF, ActivityEnvironment, ActivityMethod
 from kernelcast.probe.cupti.native import ActivityDecoder
 from kernelcast.probe.cupti.watch import ProfilerWatch
@@ -198,12 +198,6 @@ def test_before_cuda_12_6_nothing_is_switched_and_too_high_a_cost_ends_it(built:
     without_steps.run(10)
     assert without_steps.method.state == OFF
     assert "CUDA before 12.6 cannot measure in windows" in without_steps.method.reason
-
-
-def test_graphs_can_be_recorded_as_a_whole(programs: type[Made]) -> None:
-    programs.environ["KERNELCAST_CUPTI_GRAPHS"] = "whole"
-    program = programs()
-    assert program.double.enabled() == {*KINDS, GRAPH_TRACE}
 
 
 def test_without_waits_their_measured_time_stands_still_and_goes_on_in_windows(programs: type[Made]) -> None:

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    KC_ABI = 4,
+    KC_ABI = 6,
     KC_BOUNDS = 401,      /* bucket bounds, one more than buckets */
     KC_BUCKETS = 400,     /* kernelcast.wire.histogram: indices -240 to 159 */
     KC_LOWEST = -240,

@@ -14,7 +14,6 @@ from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleReport
 from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, IntervalCoverage
 from kernelcast.predictor.cycle.scores.outcomes import Outcomes
-from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.run import MIN_BLOCKS
 
 
@@ -73,10 +72,6 @@ class Claims:
         for reason, which in reasons.items():
             report.abstentions[reason] += int(which.sum())
         report.abstentions[Abstention.UNUSABLE_WINDOW] += int((short & ~unlimited).sum())
-
-    def calibration(self, rows: Ints) -> Calibrator:
-        """Calibration of breach probabilities of rows: the site's own where it has enough outcomes."""
-        return self.outcomes.scoring.calibration(self.outcomes.classes(rows), scale=self._detection.seconds_scale)
 
     def claim_forecasts(self, made: dict[int, SeriesForecast], block: int) -> None:
         """Record forecasts that are published, made at the end of a block, until the predicted blocks have ended.
