@@ -13,6 +13,7 @@ from kernelcast.grafana.rules import standing
 from kernelcast.grafana.rules.model import Profile, RecordingRule, RuleGroup
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.peaks import PEAKS, PRECISIONS
 
 OWNER: Final = "gpu:kernelcast_allocated_gpus:owner"
 KNOWN: Final = "gpu:kernelcast_allocated_gpus:known"
@@ -21,6 +22,8 @@ HOURS: Final = "owner:kernelcast_allocated_gpus:part"
 PRICE: Final = "gpu:kernelcast_gpu_price:hourly"
 COST: Final = "owner:kernelcast_allocated_cost:part"
 WATTS: Final = "owner:kernelcast_allocated_gpus:watts"
+PEAK: Final = "gpu:kernelcast_gpu_peak_flops:dense"
+UTILIZATION: Final = "program:kernelcast_program_flops:utilization"
 JOULES_PER_ITEM: Final = "program:kernelcast_program_items:joules"
 
 MAX_OWNERS: Final = 100
@@ -73,7 +76,36 @@ def recordings(profile: Profile, window: str, watts: str, state_seconds: str) ->
         RecordingRule(WATTS, f"sum by ({_OWNER}) ({OWNER} * on (Hostname, UUID) group_left () {_whole(watts)})"),
         RecordingRule(JOULES_PER_ITEM, _joules_per_item(window, watts)),
     )
-    return (RuleGroup("kernelcast-gpu-hours", rules),)
+    return (RuleGroup("kernelcast-gpu-hours", rules), RuleGroup("kernelcast-flops", _flops(window)))
+
+
+def _flops(window: str) -> tuple[RecordingRule, ...]:
+    """Peaks of GPUs, and the share of the peak of its GPUs that a program uses at least, in each precision."""
+    peaks = (
+        RecordingRule(
+            PEAK,
+            " or ".join(
+                f'{peak.of(precision):g} * group by (Hostname, UUID) ({promql.name(row)}{{modelName=~"{peak.models}"}})'
+                for peak in PEAKS
+                for row in promql.GPU_ROWS
+                if peak.of(precision)
+            ),
+            {"precision": precision},
+        )
+        for precision in PRECISIONS
+    )
+    flops = promql.name(kernel.FLOPS)
+    done = f"sum by (program) (sum without (instance) (rate({flops}[{window}])))"
+    gpus = f"group by (program, Hostname, UUID) ({flops})"
+    each = (
+        RecordingRule(
+            UTILIZATION,
+            f'{done} / sum by (program) ({gpus} * on (Hostname, UUID) group_left () {PEAK}{{precision="{precision}"}})',
+            {"precision": precision},
+        )
+        for precision in PRECISIONS
+    )
+    return (*peaks, *each)
 
 
 def _owners() -> str:
