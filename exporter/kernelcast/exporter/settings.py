@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -89,6 +90,28 @@ class NcclInspectorSettings(Section):
     ] = 30.0
 
 
+def _as_page_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+        raise ValueError(f"is {value!r}, which is no URL of a page")
+    return value
+
+
+class ScrapeSettings(Section):
+    """Pages of inference engines on this node, where no Prometheus reads them.
+
+    Attributes:
+        urls: Their URLs.
+        pods: Whether to read pods of this node that ask for it by the annotation kernelcast.io/scrape, such as
+            `8000/metrics`; needs the right to list pods.
+    """
+
+    urls: tuple[
+        Annotated[str, AfterValidator(_as_page_url), Remedy("write http://HOST:PORT/metrics, without a user")], ...
+    ] = ()
+    pods: OnOff = "off"
+
+
 class ExporterSettings(ServiceSettings):
     """Settings of the node daemon.
 
@@ -128,6 +151,7 @@ class ExporterSettings(ServiceSettings):
         kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
             needs a right that is not given by default.
         nccl_inspector: Bus bandwidth and time of NCCL's operations, where its plugin writes them.
+        scrape: Pages of inference engines.
         tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
         tpu_ports: Ports of such programs; if empty, TPU_RUNTIME_METRICS_PORTS, or 8431.
         job_mapping_directory: Directory in which a scheduler's prolog lists each GPU's jobs, as for dcgm-exporter.
@@ -178,5 +202,6 @@ class ExporterSettings(ServiceSettings):
     kubernetes_node_name: str = ""
     kernel_log: OnOff = "off"
     nccl_inspector: NcclInspectorSettings = NcclInspectorSettings()
+    scrape: ScrapeSettings = ScrapeSettings()
     tpu: Switch = "auto"
     tpu_ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = ()
