@@ -140,17 +140,6 @@ def test_a_host_whose_clock_is_ahead_does_not_move_the_others() -> None:
     assert np.isfinite(mean[:-1, -3:]).all()
 
 
-def test_a_clock_that_was_ahead_and_is_set_right_leaves_the_blocks_before() -> None:
-    recorder = Recorder()
-    row = recorder.add()
-    recorder.fill(row, range(START, START + 3 * BLOCK + 1), 1.0)
-    recorder.fill(row, range(START + 100 * BLOCK, START + 102 * BLOCK), 9.0)
-    recorder.fill(row, range(START + 4 * BLOCK, START + 6 * BLOCK + 1), 2.0)
-    mean, _ = recorder.histories.blocks(np.array([row]))
-    assert recorder.histories.newest_block(np.array([row])) == START // BLOCK + 5
-    np.testing.assert_array_equal(mean[0, -6:], [1, 1, 1, np.nan, 2, 2])
-
-
 def test_a_row_that_another_series_gets_begins_empty() -> None:
     recorder = Recorder()
     row = recorder.add(number=1)

@@ -230,7 +230,6 @@ class Histories:
             rows = rows[self._windows.newest[rows] != EMPTY]
             # The last block that ended before the newest interval, by the row's own time.
             ended = self._windows.newest[rows] // self.block_intervals - 1
-            self._turn_back(rows, ended)
             self._count_processes(rows)
             steps = np.minimum(ended - self._blocks.newest[rows], self._window_blocks)
             for chosen, count in _by_steps(steps):
@@ -259,22 +258,6 @@ class Histories:
         blocks = self._blocks.read(rows, (ended + 1) * width - 1, count * width)
         mean, median = condense(blocks, width)
         self._hours.append(rows, ended, np.where(self._averaged[rows][:, None], mean, median).astype(np.float32))
-
-    def _turn_back(self, rows: Ints, ended: Ints) -> None:
-        """Remove blocks after the newest interval: the clock of the row's host was ahead and has been set back."""
-        back = np.flatnonzero(ended < self._blocks.newest[rows])
-        if not len(back):
-            return
-        rows, ended, count, width = rows[back], ended[back], self._window_blocks, self.block_intervals
-        intervals = self._windows.read(rows, (ended + 1) * width - 1, count * width)
-        known: Bools = np.isfinite(intervals.reshape(len(rows), count, width)).sum(axis=2) > 0
-        # The window was emptied then: its first values are the first after the correction.
-        last = ended - count + np.where(known.any(axis=1), np.argmax(known, axis=1), count)
-        self._blocks.cut(rows, last)
-        self._others.cut(rows, last)
-        self._hours.cut(rows, self._ended_hour(last))
-        for changes in (self._processes, self._versions):
-            changes.turn_back(rows, last + 1)
 
     def _count_processes(self, rows: Ints) -> None:
         start_ns = self._windows.totals.start_ns[rows]
