@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelcast.predictor.series.histories import BOTH_BLOCKS, KEPT_BLOCKS, KEPT_HOURS, NO_VERSION, Histories
+from kernelcast.predictor.series.histories import BOTH_BLOCKS, KEPT_BLOCKS, KEPT_HOURS, Histories
 from kernelcast.predictor.series.rings import EMPTY
 from kernelcast.predictor.series.subjects import DURATION, Form, Subject
 from kernelcast.predictor.series.windows import Windows
@@ -174,17 +174,6 @@ def test_a_new_start_of_the_totals_is_another_process() -> None:
     processes = recorder.histories.processes(row, START // BLOCK + 3)
     assert processes.shape == (1, KEPT_BLOCKS)
     assert processes[0, -4:].tolist() == [0, 0, 1, 1]
-
-
-def test_versions_are_kept_by_their_changes() -> None:
-    recorder = Recorder()
-    rows = np.array([recorder.add(number=1), recorder.add(number=2)])
-    block_ns = recorder.histories.block_ns
-    for block in range(20):
-        recorder.histories.put_versions(rows[:1], np.array([(100 + block) * block_ns]), np.array([block // 2]))
-    found = recorder.histories.versions(rows, 120)
-    assert found[0, -21:].tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 9]
-    assert (found[1] == NO_VERSION).all()
 
 
 def test_the_lock_is_released_between_parts_of_a_large_call() -> None:
