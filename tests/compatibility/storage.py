@@ -125,6 +125,8 @@ def probe_frames() -> dict[str, frames.Frame]:
             out_of_memory=1,
             job=(("job", "j1"), ("world_size", "8")),
             standby=frames.ENDED,
+            gpu_steps=3,
+            gpu_phases=(("data", 20), ("backward", 600)),
         ),
         "tunables": frames.Tunables((claim,)),
         "tunables_of_all_ranks": frames.Tunables((of_all_ranks,)),

@@ -8,7 +8,7 @@ import gc
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
 from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.kernel_log import kernel_log_source
+from kernelcast.exporter.nccl_inspector import nccl_inspector_source
 from kernelcast.exporter.nvml.control import ControlSocket
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.dcgm_watch import DeviceMetrics
@@ -62,6 +63,7 @@ from kernelcast.runtime.web.server import WebServer
 from kernelcast.view.first_page import FirstPage
 from kernelcast.view.html import STYLE
 from kernelcast.view.page import read
+from kernelcast.wire.identity import Device
 from kernelcast.wire.topics import ALERTS, HINTS, ORDERS, POLICY
 from kernelcast.wire.tuning.pauses import PAUSED_FILE, SPACES_FILE
 
@@ -232,14 +234,17 @@ def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
 
 
 def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None) -> list[Source]:
-    """The sources that the settings switch on: TPUs, InfiniBand, the kernel's log."""
+    """The sources that the settings switch on: TPUs, InfiniBand, the kernel's log, NCCL Inspector."""
     settings, hostname, registry = assembly.settings, assembly.hostname, assembly.registry
+
+    def devices() -> Sequence[Device]:
+        return nvml.devices if nvml is not None else ()
+
     made = (
         tpu_source(settings, hostname=hostname, registry=registry),
         infiniband_source(settings, hostname=hostname, registry=registry),
-        kernel_log_source(
-            settings, hostname=hostname, registry=registry, devices=lambda: nvml.devices if nvml is not None else ()
-        ),
+        kernel_log_source(settings, hostname=hostname, registry=registry, devices=devices),
+        nccl_inspector_source(settings, hostname=hostname, registry=registry, devices=devices),
     )
     return [source for source in made if source]
 

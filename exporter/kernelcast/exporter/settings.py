@@ -75,6 +75,21 @@ class StandingSettings(Section):
     long_seconds: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)] = 600.0
 
 
+class NcclInspectorSettings(Section):
+    """Files of NVIDIA's NCCL Inspector, a plugin of NCCL.
+
+    Attributes:
+        directory: Its NCCL_INSPECTOR_DUMP_DIR; null reads none.
+        interval_seconds: Its NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS, in seconds; after three of them without
+            a new file its series end.
+    """
+
+    directory: Path | None = None
+    interval_seconds: Annotated[
+        float, Field(ge=30, le=3600, allow_inf_nan=False), Remedy("the plugin writes each 30 s at most")
+    ] = 30.0
+
+
 class ExporterSettings(ServiceSettings):
     """Settings of the node daemon.
 
@@ -115,6 +130,7 @@ class ExporterSettings(ServiceSettings):
             needs a right that is not given by default.
         infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has as well.
         infiniband_directory: The kernel's directory of ports; differs in a container with the node's /sys elsewhere.
+        nccl_inspector: Bus bandwidth and time of NCCL's operations, where its plugin writes them.
         tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
         tpu_ports: Ports of such programs; if empty, TPU_RUNTIME_METRICS_PORTS, or 8431.
         job_mapping_directory: Directory in which a scheduler's prolog lists each GPU's jobs, as for dcgm-exporter.
@@ -166,5 +182,6 @@ class ExporterSettings(ServiceSettings):
     kernel_log: OnOff = "off"
     infiniband: OnOff = "off"
     infiniband_directory: Path = INFINIBAND_DIRECTORY
+    nccl_inspector: NcclInspectorSettings = NcclInspectorSettings()
     tpu: Switch = "auto"
     tpu_ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = ()

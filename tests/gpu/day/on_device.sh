@@ -34,3 +34,7 @@ own=$root/exporter/kernelcast/probe/cupti
 
 # SECONDS counts from this script's start.
 "$python" -m tests.gpu.day --image "${DAY_IMAGE-pytorch-cupy-jax}" --output "$OUT" --seconds $((seconds - SECONDS)) "$@"
+code=$?
+# One file beside the results: a machine may give back a few files only.
+cd "$OUT" && tar -czf all.tgz --exclude all.tgz --exclude results.jsonl -- * && find . -mindepth 1 ! -name all.tgz ! -name results.jsonl -delete
+exit $code

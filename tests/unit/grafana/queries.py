@@ -16,12 +16,20 @@ import yaml
 from tests.service.require import SELDOM_COLLECTING
 
 from kernelcast.grafana import dashboards, node_exporter, rules
-from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind, inference
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, OPT_IN_LABELS, USER_LABELS
 
 REPOSITORY: Final = Path(__file__).parents[3]
 GENERATED: Final = REPOSITORY / "grafana"
 SCRAPED: Final = frozenset({"job", "instance"})
+ENGINE_SERIES: Final = frozenset(
+    own.replace(one.names[0], name)
+    for engine in inference.ENGINES.values()
+    for one in engine
+    for own in inference.series_of(one).values()
+    for name in one.names
+)
+"""Names of inference engines' own series."""
 """Labels that every series has: from OTLP's resource, or from Prometheus."""
 
 _WORDS: Final = re.compile(r"[A-Za-z_:][\w:]*")
@@ -93,10 +101,10 @@ def labels_of(name: str, recordings: dict[str, frozenset[str]]) -> frozenset[str
     """The labels that a metric can have; fails for an unknown metric."""
     if name in recordings:
         return recordings[name]
-    if name == "up":
+    if name in {"up", "process_start_time_seconds"}:
         return SCRAPED
-    if name == "process_start_time_seconds":
-        return SCRAPED
+    if name in ENGINE_SERIES:
+        return SCRAPED | {"model", inference.MODEL, inference.ENGINE, "le"}
     if name in node_exporter.LABELS:
         return SCRAPED | node_exporter.LABELS[name]
     if name in ("ALERTS", "ALERTS_FOR_STATE"):

@@ -6,7 +6,7 @@ Services make their metrics from the rows; documents, dashboards, rules and test
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, kernel, predictor, runtime
+from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, inference, kernel, predictor, runtime
 from kernelcast.wire.catalogue.devices import (
     accelerator,
     dcgm_exporter,
@@ -14,6 +14,7 @@ from kernelcast.wire.catalogue.devices import (
     energy,
     gpu,
     infiniband,
+    nccl,
     nvlink,
     profiling,
     tpu,
@@ -30,10 +31,12 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     gpu.GPU_DETACHED,
     *nvlink.ROWS,
     *infiniband.ROWS,
+    *nccl.ROWS,
     *tpu.ROWS,
     *accelerator.ROWS,
     *kernel.ROWS,
     *energy.ROWS,
+    *inference.ROWS,
     *forecast.ROWS,
     *forecast_scores.ROWS,
     *runtime.ROWS,

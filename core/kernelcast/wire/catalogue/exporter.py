@@ -280,6 +280,12 @@ INFINIBAND_ERRORS: Final = Metric(
     "Failed readings of the node's InfiniBand ports.",
     source=_DAEMON,
 )
+NCCL_INSPECTOR_ERRORS: Final = Metric(
+    "kernelcast_exporter_nccl_inspector_errors_total",
+    Kind.COUNTER,
+    "Failed readings of the folder of NCCL Inspector, and lines of its files that were left out.",
+    source=_DAEMON,
+)
 KERNEL_LOG_ERRORS: Final = Metric(
     "kernelcast_exporter_kernel_log_errors_total",
     Kind.COUNTER,
@@ -328,6 +334,7 @@ DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     ATTRIBUTION_KEPT,
     TPU_ERRORS,
     INFINIBAND_ERRORS,
+    NCCL_INSPECTOR_ERRORS,
     KERNEL_LOG_ERRORS,
     KERNEL_LOG_LOST,
 )

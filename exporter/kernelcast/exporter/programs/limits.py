@@ -145,6 +145,7 @@ def check_counters(frame: Counters, devices: int) -> None:
         ("regions", frame.regions, (str, int, int, int)),
         ("unseen", frame.unseen, (str, int)),
         ("phases", frame.phases, (str, int)),
+        ("gpu_phases", frame.gpu_phases, (str, int)),
         ("allocator", frame.allocator, (str, int)),
         ("job", frame.job, (str, str)),
     )
@@ -174,6 +175,7 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("compile_ns", frame.compile_ns)
     _check_total("allocator_retries", frame.allocator_retries)
     _check_total("out_of_memory", frame.out_of_memory)
+    _check_total("gpu_steps", frame.gpu_steps)
     _check_texts("Counters", [frame.phase, frame.standby])
     for name, durations in (("launch_gaps", frame.launch_gaps), ("step_durations", frame.step_durations)):
         if durations is not None:

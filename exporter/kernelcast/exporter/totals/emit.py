@@ -41,6 +41,8 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "lost_processes": (kernel.LOST_PROCESSES, ()),
     "skipped_steps": (kernel.SKIPPED_STEPS, ()),
     "phase_ns": (kernel.PHASE_SECONDS, ("phase",)),
+    "gpu_phase_ns": (kernel.GPU_PHASE_SECONDS, ("phase",)),
+    "gpu_steps": (kernel.GPU_PHASE_STEPS, ()),
     "compilations": (kernel.COMPILATIONS, ()),
     "compile_ns": (kernel.COMPILATION_SECONDS, ()),
     "allocator_retries": (kernel.ALLOCATOR_RETRIES, ()),

@@ -1,8 +1,9 @@
 """Steps of a program so far: their number, units of work, lengths and phases."""
 
 from collections import deque
+from collections.abc import Iterator
 from time import perf_counter_ns, time_ns
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kernelcast.probe.recording.totals import TOTAL_LIMIT
 from kernelcast.wire.frames import PHASES
@@ -11,6 +12,22 @@ from kernelcast.wire.histogram import DurationTotals
 __all__ = ["PHASES", "StepTotals"]
 
 MAX_STEP_ENDS: Final = 4096
+
+
+class PhaseTimes(Protocol):
+    """Nanoseconds of each phase, in the order of `PHASES`: a list, or what has its place while a step is timed."""
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the times."""
+        ...
+
+    def __getitem__(self, phase: int, /) -> int:
+        """Return the time of a phase."""
+        ...
+
+    def __setitem__(self, phase: int, time_ns: int, /) -> None:
+        """Set the time of a phase."""
+        ...
 
 
 class StepTotals:
@@ -56,7 +73,7 @@ class StepTotals:
         self.first_ns = 0
         self.last_ns = 0
         self.progress_ns = 0
-        self.phase_ns = [0] * len(PHASES)
+        self.phase_ns: PhaseTimes = [0] * len(PHASES)
         self.compilations = 0
         self.compile_ns = 0
         self.ends_ns: deque[int] = deque(maxlen=MAX_STEP_ENDS)
