@@ -204,7 +204,7 @@ class Probe:
         valid: Callable[[Any], Any] | None = None,
         check: Check | None = None,
         terms: SpaceTerms | None = None,
-        share: float = 0.01,
+        share: float | None = None,
     ) -> ProgramSpace:
         """Make a space of joint configurations; arguments as of the module's `space`, whose last ones are `terms`.
 

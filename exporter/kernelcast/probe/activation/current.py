@@ -52,7 +52,7 @@ class _Current:
         self.standalone: Standalone | None = None
         self.nvtx: ImportWatch | None = None
         # Declared while no probe ran, and still in use: spaces, each with its share, and tunables.
-        self.early_spaces: WeakKeyDictionary[ProgramSpace, float] = WeakKeyDictionary()
+        self.early_spaces: WeakKeyDictionary[ProgramSpace, float | None] = WeakKeyDictionary()
         self.early_tunables: WeakValueDictionary[str, AnyTunable] = WeakValueDictionary()
 
     def attach(self, probe: Probe) -> None:
@@ -350,7 +350,7 @@ def space(  # noqa: PLR0913  the terms of a space, each with a default
     scope: str = "local",
     group: Any = None,
     changes_results: bool = False,
-    share: float = 0.01,
+    share: float | None = None,
     search: Any = "own",
 ) -> ProgramSpace:
     """Declare a space of joint configurations, which is searched and proved while the program works.
@@ -368,7 +368,8 @@ def space(  # noqa: PLR0913  the terms of a space, each with a default
         group: For `collective`: how ranks communicate, as of `tunable`.
         changes_results: Another configuration changes the program's results, so that the program tries none by itself;
             with `per="step"` or `"epoch"` hints that a person has approved may.
-        share: Share of the steps' time that a search may cost; of calls, `tuned` has it.
+        share: Share of the steps' time that a search may cost; None for that of the process (1 %, or
+            `KERNELCAST_TRIAL_SHARE`). Of calls, `tuned` has it.
         search: What proposes configurations: `own`; `optuna` or `kernel-tuner`, from the extras of these names; the
             name of an entry point in `kernelcast.searches`, or such a function itself; or an object with `ask()`, which
             returns a value for each parameter by name, or None at the end, and `tell(configuration, cost)`, whose cost
