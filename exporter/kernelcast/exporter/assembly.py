@@ -87,8 +87,8 @@ def run(
         manager: systemd, where it started this process.
 
     Raises:
-        ConfigurationError: An address, a directory or a property cannot be used.
-        SourceError: The socket or the GPUs cannot be used.
+        ConfigurationError: An address, a directory, a property or the probe's socket cannot be used.
+        SourceError: The GPUs cannot be used.
     """
     share_one_heap()
     connect.check(settings.kafka)
