@@ -100,6 +100,8 @@ def run(
         return_freed_memory()
         _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))
         daemon.run(shutdown)
+    # What Kafka has not taken by now was logged as a warning.
+    _log.info("exporter stopped", state_saved_in=str(settings.state_directory or ""))
 
 
 @dataclass(frozen=True, slots=True)
