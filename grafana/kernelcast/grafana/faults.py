@@ -101,7 +101,7 @@ FAULTS: Final = (
         consequences=(
             Consequence("KernelcastGpuXidHardware", f'xid=~"{_MEMORY_XIDS}"'),
             Consequence("KernelcastGpuXid", f'xid=~"{_MEMORY_XIDS}"'),
-            Consequence("KernelcastGpuMemoryRowsRemapped|KernelcastGpuRepairPending"),
+            Consequence("KernelcastGpuRepairPending"),
         ),
     ),
     Fault(
@@ -110,7 +110,7 @@ FAULTS: Final = (
         "Uncorrectable memory errors",
         consequences=(
             Consequence("KernelcastGpuXid", f'xid=~"{_MEMORY_XIDS}"'),
-            Consequence("KernelcastGpuMemoryRowsRemapped|KernelcastGpuRepairPending"),
+            Consequence("KernelcastGpuRepairPending"),
         ),
     ),
     Fault(
@@ -118,7 +118,7 @@ FAULTS: Final = (
         "KernelcastGpuMemoryUncorrectable",
         "Memory errors",
         seen_seconds=30 * MINUTE,
-        consequences=(Consequence("KernelcastGpuMemoryRowsRemapped|KernelcastGpuRepairPending"),),
+        consequences=(Consequence("KernelcastGpuRepairPending"),),
     ),
     Fault("ecc-burst", "KernelcastGpuXid", "Memory errors", matcher='xid="92"'),
     Fault("xid", "KernelcastGpuXidApplication", "XIDs"),

@@ -1,8 +1,9 @@
 """Steps of a program so far: their number, units of work, lengths and phases."""
 
 from collections import deque
+from collections.abc import Iterator
 from time import perf_counter_ns, time_ns
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kernelcast.probe.recording.totals import TOTAL_LIMIT
 from kernelcast.wire.frames import PHASES
@@ -10,7 +11,24 @@ from kernelcast.wire.histogram import DurationTotals
 
 __all__ = ["PHASES", "StepTotals"]
 
+FLOPS_PER_MEGAFLOP: Final = 10**6
 MAX_STEP_ENDS: Final = 4096
+
+
+class PhaseTimes(Protocol):
+    """Nanoseconds of each phase, in the order of `PHASES`: a list, or what has its place while a step is timed."""
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the times."""
+        ...
+
+    def __getitem__(self, phase: int, /) -> int:
+        """Return the time of a phase."""
+        ...
+
+    def __setitem__(self, phase: int, time_ns: int, /) -> None:
+        """Set the time of a phase."""
+        ...
 
 
 class StepTotals:
@@ -22,6 +40,7 @@ class StepTotals:
     Attributes:
         steps: Steps that have ended.
         items: Whole units of work in them.
+        flops: Floating-point operations that they need, as the program says.
         skipped: Steps of them whose update the gradient scaler skipped.
         first_ns: End of the first step, by a monotonic clock.
         last_ns: End of the last one.
@@ -41,6 +60,7 @@ class StepTotals:
         "compile_ns",
         "ends_ns",
         "first_ns",
+        "flops",
         "items",
         "last_ns",
         "phase_ns",
@@ -52,11 +72,12 @@ class StepTotals:
     def __init__(self) -> None:
         self.steps = 0
         self.items = 0
+        self.flops = 0.0
         self.skipped = 0
         self.first_ns = 0
         self.last_ns = 0
         self.progress_ns = 0
-        self.phase_ns = [0] * len(PHASES)
+        self.phase_ns: PhaseTimes = [0] * len(PHASES)
         self.compilations = 0
         self.compile_ns = 0
         self.ends_ns: deque[int] = deque(maxlen=MAX_STEP_ENDS)
@@ -69,6 +90,11 @@ class StepTotals:
     def step_ns(self) -> int:
         """Wall time between the ends of steps."""
         return self.last_ns - self.first_ns
+
+    @property
+    def megaflops(self) -> int:
+        """Millions of floating-point operations."""
+        return int(self.flops) // FLOPS_PER_MEGAFLOP
 
     def adopt(self, earlier: "StepTotals") -> None:
         """Take over the steps of the time before the probe started; this one has none yet."""
@@ -104,6 +130,12 @@ class StepTotals:
                     self._add_items(items)
                 return
         self._add(now_ns, items)
+
+    def add_flops(self, flops: float) -> None:
+        """Add the operations of a step; what is no number above 0 is left out."""
+        more = _number(flops)
+        if self.flops + more < TOTAL_LIMIT * FLOPS_PER_MEGAFLOP:
+            self.flops += more
 
     def advance_by_itself(self, now_ns: int, items: float = 0, *, skipped: bool = False) -> None:
         """Add an automatic step, unless the program has made an explicit one."""

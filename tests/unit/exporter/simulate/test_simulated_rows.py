@@ -36,6 +36,8 @@ NOT_SIMULATED: Final[dict[str, str]] = {
             kernel.SKIPPED_STEPS,
             kernel.STEP_DURATION,
             kernel.PHASE,
+            kernel.GPU_PHASE_SECONDS,
+            kernel.GPU_PHASE_STEPS,
             kernel.PROGRESS,
             kernel.JOB_INFO,
             kernel.STANDING,
