@@ -28,7 +28,6 @@ from kernelcast.exporter.hints.inbox import HintInbox, HintReader, InboxByTopic
 from kernelcast.exporter.hints.orders import OrderInbox, StoppedFile
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
-from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.kernel_log import kernel_log_source
 from kernelcast.exporter.nccl_inspector import nccl_inspector_source
 from kernelcast.exporter.nvml.control import ControlSocket
@@ -236,7 +235,7 @@ def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
 
 
 def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None, users: CurrentUsers) -> list[Source]:
-    """The sources that the settings switch on: TPUs, InfiniBand, the kernel's log, NCCL Inspector, engines."""
+    """The sources that the settings switch on: TPUs, the kernel's log, NCCL Inspector, inference engines."""
     settings, hostname, registry = assembly.settings, assembly.hostname, assembly.registry
 
     def devices() -> Sequence[Device]:
@@ -251,7 +250,6 @@ def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None, users: Cur
 
     made = (
         tpu_source(settings, hostname=hostname, registry=registry),
-        infiniband_source(settings, hostname=hostname, registry=registry),
         kernel_log_source(settings, hostname=hostname, registry=registry, devices=devices),
         nccl_inspector_source(settings, hostname=hostname, registry=registry, devices=devices),
         scrape_source(settings, hostname=hostname, registry=registry, gpus=gpus),

@@ -12,7 +12,6 @@ from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings
 
 ALL_KERNELS: Final = "all"
 KUBELET_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-INFINIBAND_DIRECTORY: Final = Path("/sys/class/infiniband")
 DCGM_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
 
 
@@ -151,8 +150,6 @@ class ExporterSettings(ServiceSettings):
         kubernetes_node_name: The node's name in Kubernetes; if empty, `hostname`.
         kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
             needs a right that is not given by default.
-        infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has as well.
-        infiniband_directory: The kernel's directory of ports; differs in a container with the node's /sys elsewhere.
         nccl_inspector: Bus bandwidth and time of NCCL's operations, where its plugin writes them.
         scrape: Pages of inference engines.
         tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
@@ -204,8 +201,6 @@ class ExporterSettings(ServiceSettings):
     kubernetes_api_url: str = ""
     kubernetes_node_name: str = ""
     kernel_log: OnOff = "off"
-    infiniband: OnOff = "off"
-    infiniband_directory: Path = INFINIBAND_DIRECTORY
     nccl_inspector: NcclInspectorSettings = NcclInspectorSettings()
     scrape: ScrapeSettings = ScrapeSettings()
     tpu: Switch = "auto"
