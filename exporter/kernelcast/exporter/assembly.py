@@ -237,7 +237,7 @@ def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
 
 
 def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None, users: CurrentUsers) -> list[Source]:
-    """The sources that the settings switch on: TPUs, the kernel's log, NCCL Inspector, engines."""
+    """The sources that the settings switch on: TPUs, the kernel's log, NCCL Inspector, inference engines."""
     settings, hostname, registry = assembly.settings, assembly.hostname, assembly.registry
 
     def devices() -> Sequence[Device]:
