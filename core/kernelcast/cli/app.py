@@ -70,18 +70,6 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "top": Listing(
             "Watch GPUs and kernels of an exporter or a bridge, live.", "runtime", "kernelcast.cli.top.command:top"
         ),
-        "tune-replay": Listing(
-            "Tune against a recording that the tuner cannot read.",
-            "runtime",
-            "kernelcast.cli.tune_replay:main",
-            plain=True,
-        ),
-        "tune-oracle": Listing(
-            "Answer measurements from a recording, for tune-replay.",
-            "runtime",
-            "kernelcast.tuning.replay.oracle_command:main",
-            plain=True,
-        ),
         "topics": Listing(
             "List Kafka's topics, or create and correct them.", "runtime", "kernelcast.cli.topics:topics"
         ),
