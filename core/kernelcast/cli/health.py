@@ -30,7 +30,9 @@ _USAGE: Final = 2
 def main(arguments: Sequence[str]) -> int:
     """Ask, print the daemon's answer, and return the exit code: 0 where it is 200, 1 otherwise, 2 for usage."""
     parser = argparse.ArgumentParser(
-        prog="kernelcast health", description="Exit with 0 if a daemon says that it works."
+        prog="kernelcast health",
+        description="Exit with 0 if a daemon says that it works.",
+        epilog="example: kernelcast health https://localhost:19401 --username scraper --password-file password",
     )
     parser.add_argument(
         "urls",
