@@ -155,7 +155,8 @@ def _panel(memory: FullMemory, rows: Ints, newest: int) -> SeriesBlocks:
     power = np.minimum(rows // GPU_SERIES * GPU_SERIES + LOAD_ROW, len(memory.rows) - 1)
     loads, place = np.unique(power, return_inverse=True)
     load = histories.blocks(loads, newest)[0][place]
-    process, version = histories.processes(rows, newest), histories.versions(rows, newest)
+    process = histories.processes(rows, newest)
+    version = np.full(process.shape, -1)
     phase = np.full(len(rows), (newest + 1) % histories.hour_blocks, np.int64)
     return SeriesBlocks(mean, median, load, process, version, histories.hours(rows, newest), phase)
 

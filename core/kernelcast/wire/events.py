@@ -147,7 +147,7 @@ class Outcome:
         hostname: The node; the exporter fills it in.
         uuid: UUID of the GPU; the exporter fills it in.
         decision: The experiment's decision: `kept`, `rolled_back`, `inconclusive` or `failed`; empty before it. Its
-            state is `rolled_back` for all but the first, so that earlier readers close the hint.
+            state is `rolled_back` for all but the first, so that a reader of states alone closes the hint.
         step_time_ratio: Time of a step per item with the new value over that with the old; None if not measured.
         device_time_ratio: The same of the device time of a step.
         candidate_steps: Steps that ran with the new value during the trial.

@@ -14,7 +14,7 @@ from tests.service.servers import PrometheusServer, answers, get
 
 from kernelcast.grafana import dashboards, node_exporter
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, exporter, forecast, kernel, predictor
-from kernelcast.wire.catalogue.devices import accelerator, device, gpu, infiniband, nvlink, profiling
+from kernelcast.wire.catalogue.devices import accelerator, device, gpu, nvlink, profiling
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, USER_LABELS
 from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 
@@ -41,7 +41,6 @@ LIVING = (
     exporter.TICKS,
     exporter.KERNEL_LOG_ERRORS,
     kernel.LAUNCHES,
-    infiniband.STATE,
     nvlink.ERRORS,
     accelerator.MEMORY_USED,
 )
@@ -115,8 +114,8 @@ def openmetrics() -> Iterator[str]:
         shown = (*day_before, *lately) if row.kind is Kind.HISTOGRAM else lately
         for labels, (step, at) in itertools.product(label_sets(row), shown):
             yield from samples(row, labels, at, step)
-    yield from quiet(CALM, (gpu.GPU_UP, infiniband.STATE, forecast.JUDGED_SERIES))
-    yield from quiet(LEARNING, (gpu.GPU_UP, infiniband.STATE))
+    yield from quiet(CALM, (gpu.GPU_UP, forecast.JUDGED_SERIES))
+    yield from quiet(LEARNING, (gpu.GPU_UP,))
     for step, at in lately:
         yield line("kernelcast_hint_issued_total", MEASURED | UNANSWERED | {"rule": "r"}, step, at)
         yield line("kernelcast_producer_messages_total", WITHOUT_SPOOL | {"outcome": "failed"}, step, at)

@@ -15,7 +15,6 @@ from kernelcast.wire.catalogue.devices import (
     device,
     energy,
     gpu,
-    infiniband,
     nccl,
     nvlink,
     profiling,
@@ -55,10 +54,6 @@ _SECTIONS: Final = MappingProxyType(
         ),
         "Devices, beyond DCGM": ("Data for which DCGM has no suitable row.", (*gpu.ROWS, gpu.GPU_UP, gpu.GPU_DETACHED)),
         "NVLinks": ("One series for each link; `exporter.nvlink_links` selects the metrics.", nvlink.ROWS),
-        "InfiniBand": (
-            "Ports of adapters, RoCE included; off unless `exporter.infiniband` is on.",
-            infiniband.ROWS,
-        ),
         "NCCL": (
             "From the files of NVIDIA's NCCL Inspector; off unless `exporter.nccl_inspector.directory` is set.",
             nccl.ROWS,

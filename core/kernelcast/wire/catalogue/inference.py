@@ -18,10 +18,7 @@ from kernelcast.wire.catalogue.model import Kind, Metric
 from kernelcast.wire.catalogue.naming import kafka_metric
 
 SERVER, MODEL, ENGINE = "server", "model_name", "engine"
-INFERENCE_LABELS: Final = (
-    *("Hostname", "UUID", "gpu", "GPU_I_ID", "source", "pod", "namespace", "container"),
-    *(SERVER, MODEL, ENGINE),
-)
+INFERENCE_LABELS: Final = ("Hostname", "source", "address", "pod", "namespace", SERVER, MODEL, ENGINE)
 _SOURCE: Final = "the engine's page, by recording rules or by the exporter (exporter.scrape)"
 
 
@@ -50,7 +47,15 @@ PREEMPTIONS: Final = _metric(
     "Requests that were put back into the queue because the KV cache was full.",
     "{request}",
 )
-ROWS: Final = (TIME_TO_FIRST_TOKEN, INTER_TOKEN, QUEUE, REQUEST, TOKENS, REQUESTS, KV_CACHE, PREEMPTIONS)
+GPU_INFO: Final = kafka_metric(
+    "kernelcast.inference.gpu.info",
+    Kind.INFO,
+    "A GPU that an engine's server uses, found by the process that listens, else by its pod.",
+    unit="",
+    labels=("Hostname", "UUID", "gpu", "GPU_I_ID", "source", "address", "pod", "namespace", SERVER, MODEL),
+    source="exporter, from the engine's page, NVML's processes and /proc",
+)
+ROWS: Final = (TIME_TO_FIRST_TOKEN, INTER_TOKEN, QUEUE, REQUEST, TOKENS, REQUESTS, KV_CACHE, PREEMPTIONS, GPU_INFO)
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,6 +194,14 @@ ITEMS: Final = kafka_metric(
     labels=PROGRAM_LABELS,
     source="probe",
 )
+FLOPS: Final = kafka_metric(
+    "kernelcast.program.flops",
+    Kind.COUNTER,
+    "Floating-point operations that the program's steps need, as it gives them to kernelcast.probe.step(flops=).",
+    unit="{operation}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
 STEP_SECONDS: Final = kafka_metric(
     "kernelcast.program.step",
     Kind.COUNTER,
@@ -558,6 +566,7 @@ ROWS: Final = (
     REGION_WALL,
     STEPS,
     ITEMS,
+    FLOPS,
     STEP_SECONDS,
     STEP_DURATION,
     SKIPPED_STEPS,

@@ -4,7 +4,6 @@
 """
 
 from kernelcast.predictor.anomalies.detector import AnomalyDetector, AnomalyStep
-from kernelcast.predictor.anomalies.kinds import AnomalyKind
 from kernelcast.predictor.anomalies.settings import AnomalySettings
 
-__all__ = ["AnomalyDetector", "AnomalyKind", "AnomalySettings", "AnomalyStep"]
+__all__ = ["AnomalyDetector", "AnomalySettings", "AnomalyStep"]

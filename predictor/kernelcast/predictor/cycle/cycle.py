@@ -108,7 +108,7 @@ class Cycle:
         self._program_regimes.begin(rows, newest, changes)
         self._claims.sync(rows)
         evaluated = self._evaluate(rows, newest, changes, report)
-        report.time_ns = self._event_time_ns(rows, newest)
+        report.time_ns = self._event_time_ns(newest)
         report.regimes_begun = self.detection.regimes_begun - before
         self._claims.abstain(evaluated, report)
         self._claims.settle(rows, newest, evaluated)
@@ -128,8 +128,7 @@ class Cycle:
         """The forecast of a row from its newest or second newest block; None without one."""
         found = self._forecasts.get(row, int(self.detection.memory.generation[row]))
         newest_block = int(self._windows.newest[row]) // self.histories.block_intervals - 1
-        # A forecast of a later block is that of a clock that was ahead and has been set back.
-        return found if found is not None and newest_block - 1 <= found.block <= newest_block else None
+        return found if found is not None and newest_block - 1 <= found.block else None
 
     def bounds_of(self, row: int) -> dict[float, Bounds]:
         """Bounds of that forecast as they are published, by horizon in seconds."""
@@ -198,15 +197,15 @@ class Cycle:
         report.evaluated, report.watched = len(evaluated), int(judged.sum())
         return evaluated
 
-    def _event_time_ns(self, rows: Ints, newest: Ints) -> int:
+    def _event_time_ns(self, newest: Ints) -> int:
         """End of the newest interval that nearly all series have; later than that of the last cycle.
 
-        It is earlier where the hosts' clocks were ahead and have been set back: by more than a window, as in `Windows`.
+        It is earlier where this machine's clock was set back too: by more than a window, as in `Windows`.
         """
         if not len(newest):
             self._time_ns += self._time_ns > 0
             return self._time_ns
-        now_ns = (self._source.common_interval(rows, newest) + 1) * self._windows.interval_ns
+        now_ns = (self._source.common_interval(newest) + 1) * self._windows.interval_ns
         is_set_back = now_ns < self._time_ns - self._windows.points * self._windows.interval_ns
         self._time_ns = now_ns if is_set_back else max(now_ns, self._time_ns + 1)
         return self._time_ns

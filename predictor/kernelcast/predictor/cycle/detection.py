@@ -73,8 +73,6 @@ class Detection:
         memory = self.memory
         self._shared = programs.shared_devices(self._source.attributes, rows)
         ended = newest // self._source.histories.block_intervals - 1
-        # Times of restored rows, which are not evaluated yet, may be those of a clock that was set back since then.
-        self._turn_back(rows, newest, (memory.evaluated[rows] > ended) | (memory.evaluated[rows] == EMPTY))
         steps = np.clip(ended - memory.evaluated[rows], 0, CATCH_UP_BLOCKS)
         first = memory.evaluated[rows] == EMPTY
         for chosen, block, count in _groups(ended, steps):
@@ -86,13 +84,6 @@ class Detection:
         self._watch_limits(rows, newest)
         evaluated: Ints = rows[steps > 0]
         return evaluated
-
-    def _turn_back(self, rows: Ints, newest: Ints, which: Bools) -> None:
-        """Evaluate blocks again: the clock of the series' hosts was ahead, and was set back since the last cycle."""
-        source, rows, newest = self._source, rows[which], newest[which]
-        cycle_ns = round(source.settings.sweep_every_seconds * NANOSECONDS_PER_SECOND)
-        source.regimes.turn_back(rows, (newest * source.windows.interval_ns - cycle_ns) // source.histories.block_ns)
-        self.memory.turn_back(rows, (newest + 1) * source.windows.interval_ns)
 
     def _evaluate(self, rows: Ints, block: int, count: int, known_versions: Bools) -> None:
         source, memory = self._source, self.memory

@@ -172,7 +172,10 @@ class Scoring:
         self.alerts.settle(block, series, classes, beyond, firing, gpus * span)
 
     def give_up(self, series: Ints) -> None:
-        """Remove the claims of series whose clock was ahead and has been set back."""
+        """Remove the claims and alerts of series that have begun again."""
+        if not len(series):
+            return
+        self.alerts.give_up(series)
         for scores in (self.intervals, self.breaches):
             chosen = np.isin(scores.pending.ints("series"), series)
             if chosen.any():

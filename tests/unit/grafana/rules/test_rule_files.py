@@ -27,7 +27,8 @@ def expressions(profile: rules.Profile) -> list[dict[str, Any]]:
 
 
 def available(expr: str) -> frozenset[str]:
-    return frozenset().union(*(labels_of(name, RECORDED) for name, _ in parse(expr).selectors))
+    made = frozenset(re.findall(r'"(\w+)", "[^"]*", "\w*", "[^"]*"\)', expr))
+    return made.union(*(labels_of(name, RECORDED) for name, _ in parse(expr).selectors))
 
 
 @pytest.mark.parametrize("rule", expressions(rules.PRODUCTION), ids=lambda rule: rule.get("alert") or rule["record"])

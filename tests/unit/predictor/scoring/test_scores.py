@@ -371,9 +371,11 @@ def test_a_limit_passed_after_its_day_makes_no_alert_right(blocks: int) -> None:
     assert one.alerts.leads[:, 1:].sum() == 0, "without a lead of days"
 
 
-def test_an_alert_of_a_clock_that_was_ahead_has_no_outcome_once_it_is_set_back() -> None:
+def test_an_alert_of_a_series_that_begins_again_has_no_outcome() -> None:
     one = scoring()
     for block, firing in ((9000, True), (100, False), (200, True), (201, False)):
+        if block == 100:
+            one.give_up(numbers(1))
         settle(one, block, numbers(1), firing=np.array([firing]), beyond=np.array([block == 201]))
     assert (one.alerts.right.sum(), one.alerts.wrong.sum()) == (1, 0)
     assert one.alerts.median_lead_seconds()[TEMPERATURE] == pytest.approx(600, abs=300)

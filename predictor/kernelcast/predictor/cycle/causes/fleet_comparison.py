@@ -105,7 +105,7 @@ class FleetComparison:
         if not len(rows):
             self._findings, self.compared = {}, 0
             return []
-        block = self._source.common_block(rows, newest)
+        block = self._source.common_block(newest)
         if block != self._block and self.shared.caught_up:
             self._block = block
             self._kernels.update(rows, known, changes)

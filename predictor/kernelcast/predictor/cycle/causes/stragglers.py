@@ -101,7 +101,7 @@ class Stragglers:
             job = self._job(self.jobs.get(program), rows)
             if job is not None:
                 present[program] = job
-                last = self._source.common_block(live[places], newest[places])
+                last = self._source.common_block(newest[places])
                 self._advance(job, last)
         self.jobs = present
         return [one for job in present.values() for one in self._findings(job)]
