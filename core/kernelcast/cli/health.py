@@ -29,7 +29,11 @@ _USAGE: Final = 2
 
 def main(arguments: Sequence[str]) -> int:
     """Ask, print the daemon's answer, and return the exit code: 0 where it is 200, 1 otherwise, 2 for usage."""
-    parser = OptionParser(prog="kernelcast health", description="Exit with 0 if a daemon says that it works.")
+    parser = OptionParser(
+        prog="kernelcast health",
+        description="Exit with 0 if a daemon says that it works.",
+        epilog="example: kernelcast health https://localhost:19401 --username scraper --password-file password",
+    )
     parser.add_argument(
         "urls",
         metavar="URL",

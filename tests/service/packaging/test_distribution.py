@@ -25,7 +25,7 @@ SERVED = (".js", ".css", ".html", ".txt")
 """Files that the bridge serves to a browser, and the licence of one of them."""
 SERVICES = {"exporter", "replay", "bridge", "predictor", "grafana"}
 SEARCHES = {"optuna", "kernel-tuner"}
-"""Extras with other packages' searches, which only `tune-replay` uses; `all` has none of them."""
+"""Extras with other packages' searches, which only a named search uses; `all` has none of them."""
 EXTRAS = {*SERVICES, *SEARCHES, "runtime", "decoder", "grpc", "cuda12", "cuda13", "cupti", "cupti12", "all"}
 COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "backtest", "grafana", "rules", "scrape", "demo"}
 FILES = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}

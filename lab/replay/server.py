@@ -8,10 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-from kernelcast.tuning.replay.lines import JsonLines
-from kernelcast.tuning.replay.oracle import Log, Session
 from kernelcast.wire.errors import ConfigurationError
+from lab.replay.lines import JsonLines
+from lab.replay.oracle import Log, Session
 
+READY: Final = "ready"
+"""Line on standard output of an oracle that listens."""
 MAX_CONNECTIONS: Final = 64
 MAX_REQUEST_BYTES: Final = 1 << 20
 """A request has one configuration: at most 64 values of 256 characters."""

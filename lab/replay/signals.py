@@ -1,4 +1,4 @@
-"""Signals that end the commands `tune-replay` and `tune-oracle`, as an exception in their main thread."""
+"""Signals that end the commands `lab.tune_replay` and `lab.tune_oracle`, as an exception in their main thread."""
 
 import signal
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Replays one seed: a campaign whose requests the oracle answers; `kernelcast tune-replay` calls it for each seed."""
+"""Replays one seed: a campaign whose requests the oracle answers; `lab.tune_replay` calls it for each seed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,10 +6,10 @@ from statistics import median
 from typing import Any
 
 from kernelcast.tuning.campaign import Campaign, LaunchRequest, Proved
-from kernelcast.tuning.formats.measurements import Measurements
-from kernelcast.tuning.replay.client import MeasuredLaunches, Oracle
 from kernelcast.tuning.search import OWN, named_search, warm
 from kernelcast.tuning.space import Space
+from lab.formats.measurements import Measurements
+from lab.replay.client import MeasuredLaunches, Oracle
 
 
 @dataclass

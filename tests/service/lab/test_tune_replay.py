@@ -1,4 +1,4 @@
-"""`kernelcast tune-replay` with its oracle: two processes and a Unix socket."""
+"""`python -m lab.tune_replay` with its oracle: two processes and a Unix socket."""
 
 import json
 import signal
@@ -12,17 +12,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lab import tune_replay
+from lab.formats import kernel_tuner
+from lab.replay import tuner_command
+from lab.replay.client import OracleError
+from lab.replay.lines import JsonLines
+from lab.replay.run import SeedResult
 from tests.support.recordings import grid
 from tests.support.waiting import LONGEST_SECONDS
 
-from kernelcast.cli import tune_replay
-from kernelcast.tuning.formats import kernel_tuner
-from kernelcast.tuning.replay import tuner_command
-from kernelcast.tuning.replay.lines import JsonLines
-from kernelcast.tuning.replay.run import SeedResult
-from kernelcast.wire.errors import KernelcastError, OracleError
+from kernelcast.wire.errors import KernelcastError
 
-COMMAND = [sys.executable, "-m", "kernelcast.cli"]
+TUNER = [sys.executable, "-m", "lab.tune_replay"]
+ORACLE = [sys.executable, "-m", "lab.tune_oracle"]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def cachefile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def oracle(cachefile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("oracle")
-    command = [*COMMAND, "tune-oracle", str(cachefile), "--socket", str(folder / "s"), "--log", str(folder / "log")]
+    command = [*ORACLE, str(cachefile), "--socket", str(folder / "s"), "--log", str(folder / "log")]
     with subprocess.Popen([*command, "--budget", "40"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
@@ -46,9 +48,7 @@ def oracle(cachefile: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def tune(*arguments: str | Path) -> tuple[subprocess.CompletedProcess[str], Any]:
-    done = subprocess.run(
-        [*COMMAND, "tune-replay", *map(str, arguments)], capture_output=True, text=True, timeout=280, check=False
-    )
+    done = subprocess.run([*TUNER, *map(str, arguments)], capture_output=True, text=True, timeout=280, check=False)
     return done, json.loads(done.stdout) if done.stdout else None
 
 
@@ -116,7 +116,7 @@ def test_verdicts_that_went_through_exporter_kafka_and_predictor_are_those_of_th
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_run_with_a_document_and_no_process_stays(cachefile: Path, number: signal.Signals) -> None:
-    command = [*COMMAND, "tune-replay", str(cachefile), "--seeds", "5000", "--budget", "30"]
+    command = [*TUNER, str(cachefile), "--seeds", "5000", "--budget", "30"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("seed 0: 30 configurations")

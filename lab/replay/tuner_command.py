@@ -1,6 +1,6 @@
-"""The command `kernelcast tune-replay`: starts an oracle if none is given, replays all seeds, prints one JSON document.
+"""The command `lab.tune_replay`: starts an oracle if none is given, replays all seeds, prints one JSON document.
 
-`cli/tune_replay.py` calls `main` and gives it the loop of services behind `--through kafka`.
+`lab/tune_replay.py` calls `main` and gives it the loop of services behind `--through kafka`.
 """
 
 import argparse
@@ -15,15 +15,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from kernelcast.tuning.formats import measurements
-from kernelcast.tuning.replay.client import Oracle
-from kernelcast.tuning.replay.oracle_command import READY
-from kernelcast.tuning.replay.run import SeedResult, replay
-from kernelcast.tuning.replay.signals import Stopped, stopping
 from kernelcast.tuning.search import OWN, named_search
 from kernelcast.tuning.space import Space
-from kernelcast.wire.errors import ConfigurationError, KernelcastError, OracleError
+from kernelcast.wire.errors import ConfigurationError, KernelcastError
 from kernelcast.wire.options import OptionParser
+from lab.formats import measurements
+from lab.replay.client import Oracle, OracleError
+from lab.replay.run import SeedResult, replay
+from lab.replay.server import READY
+from lab.replay.signals import Stopped, stopping
 
 MAX_SEEDS: Final = 10_000
 _END_SECONDS: Final = 10
@@ -43,10 +43,10 @@ verdicts of the document are those that Kafka has delivered.
 """
 EPILOG: Final = """\
 examples:
-  kernelcast tune-replay convolution_A4000.json.gz --seeds 5 > runs.json
-  kernelcast tune-replay convolution_A4000.json.gz --warm-from convolution_A100.json.gz --log oracle.jsonl
-  kernelcast tune-replay --measure unix:/tmp/oracle --budget 100
-  kernelcast tune-replay convolution_A4000.json.gz --through kafka
+  python -m lab.tune_replay convolution_A4000.json.gz --seeds 5 > runs.json
+  python -m lab.tune_replay convolution_A4000.json.gz --warm-from convolution_A100.json.gz --log oracle.jsonl
+  python -m lab.tune_replay --measure unix:/tmp/oracle --budget 100
+  python -m lab.tune_replay convolution_A4000.json.gz --through kafka
 
 exit code: 0 if all seeds ended, 1 if one did not, 2 for an option or file that cannot be used
 """
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str], loops: Mapping[str, Loop] = MappingProxyType(
         parser.error("give a CACHEFILE or --measure unix:SOCKET, one of them")
     _check(options)
     if options.through not in (None, *loops):
-        raise ConfigurationError(f"--through {options.through} is part of the command kernelcast tune-replay; run that")
+        raise ConfigurationError(f"--through {options.through} takes python -m lab.tune_replay; run that")
     loop = loops.get(options.through, _tuner_alone)
     runs: list[dict[str, Any]] = []
     code = 0
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str], loops: Mapping[str, Loop] = MappingProxyType(
 
 
 def _print(runs: Sequence[Mapping[str, Any]]) -> None:
-    document = {"tool": "kernelcast tune-replay", "version": _version(), "runs": runs}
+    document = {"tool": "kernelcast lab.tune_replay", "version": _version(), "runs": runs}
     sys.stdout.write(json.dumps(document, indent=1) + "\n")
 
 
@@ -138,7 +138,7 @@ def _oracle_socket(options: argparse.Namespace) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="kernelcast-oracle-") as folder:
         path = Path(folder) / "socket"
-        command = [sys.executable, "-m", "kernelcast.tuning.replay.oracle_command", str(options.cachefile)]
+        command = [sys.executable, "-m", "lab.tune_oracle", str(options.cachefile)]
         command += ["--socket", str(path), "--budget", str(options.budget)]
         command += ["--log", str(options.log)] if options.log else []
         with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
@@ -178,7 +178,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigurationError(f"--measure is {options.measure}; give unix:SOCKET, such as unix:/tmp/oracle")
     if options.measure is not None and options.log is not None:
         raise ConfigurationError(
-            "--log is an option of the oracle that is started for CACHEFILE; give it to tune-oracle"
+            "--log is an option of the oracle that is started for CACHEFILE; give it to python -m lab.tune_oracle"
         )
     repeated = {path for path in options.warm_from if options.warm_from.count(path) > 1}
     if repeated:
@@ -187,7 +187,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = OptionParser(
-        prog="kernelcast tune-replay",
+        prog="python -m lab.tune_replay",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

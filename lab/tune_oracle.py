@@ -1,4 +1,4 @@
-"""The command `kernelcast tune-oracle`; also `python -m kernelcast.tuning.replay.oracle_command`."""
+"""The command `python -m lab.tune_oracle`: answers measurements from a recording, for `lab.tune_replay`."""
 
 import argparse
 import os
@@ -9,22 +9,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Final
 
-from kernelcast.tuning.formats import kernel_tuner
-from kernelcast.tuning.replay.oracle import Disturbance, Session
-from kernelcast.tuning.replay.server import LogFile, serve
-from kernelcast.tuning.replay.signals import Stopped, stopping
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 from kernelcast.wire.options import OptionParser
+from lab.formats import kernel_tuner
+from lab.replay.oracle import Disturbance, Session
+from lab.replay.server import READY, LogFile, serve
+from lab.replay.signals import Stopped, stopping
 
-READY: Final = "ready"
 DESCRIPTION: Final = """\
 Answer measurements from a recording, so that a tuner can be tried without the device. One connection replays one seed.
 Requests and answers are JSON, one object a line: space, measure, verdict, end. Everything else is refused.
 """
 EPILOG: Final = """\
 example:
-  kernelcast tune-oracle convolution_A4000.json.gz --socket /tmp/oracle --log oracle.jsonl &
-  kernelcast tune-replay --measure unix:/tmp/oracle --seeds 3 > runs.json
+  python -m lab.tune_oracle convolution_A4000.json.gz --socket /tmp/oracle --log oracle.jsonl &
+  python -m lab.tune_replay --measure unix:/tmp/oracle --seeds 3 > runs.json
 """
 
 
@@ -77,7 +76,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = OptionParser(
-        prog="kernelcast tune-oracle",
+        prog="python -m lab.tune_oracle",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,6 +1,6 @@
 """The tuner's side of the oracle's protocol: one connection for one seed.
 
-`run.replay` uses it, and the probe inside `tune-replay --through kafka`.
+`run.replay` uses it, and the program of `--through kafka`.
 """
 
 import socket
@@ -10,13 +10,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kernelcast.tuning.formats.kernel_tuner import is_time
-from kernelcast.tuning.replay.lines import JsonLines
 from kernelcast.tuning.space import Space, Value
-from kernelcast.wire.errors import OracleError, SpaceError
+from kernelcast.wire.errors import KernelcastError, SpaceError
+from lab.formats.kernel_tuner import is_time
+from lab.replay.lines import JsonLines
 
 TIMEOUT_SECONDS: Final = 600.0
 """Longest wait for a part of an answer: an oracle may compile and run a configuration for it."""
+
+
+class OracleError(KernelcastError):
+    """The process that measures configurations broke the protocol or ended early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class Oracle:
             self._socket.connect(str(self._path))
         except OSError as error:
             self._socket.close()
-            raise OracleError(f"nothing answers on {self._path}: {error}; start tune-oracle first") from None
+            raise OracleError(f"nothing answers on {self._path}: {error}; start python -m lab.tune_oracle") from None
         return self
 
     def __exit__(

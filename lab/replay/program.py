@@ -1,4 +1,4 @@
-"""The program of `kernelcast tune-replay --through kafka`: a decorated function whose times an oracle gives.
+"""The program of `python -m lab.tune_replay --through kafka`: a decorated function whose times an oracle gives.
 
 It runs the code of any tuned program, with the oracle's times as its clock. Once its search has ended it prints a JSON
 object with its findings and the ids of its outcomes. It goes on until it reads the verdicts, as they came out of Kafka,
@@ -22,15 +22,15 @@ from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.campaign import Campaign
-from kernelcast.tuning.formats import measurements
-from kernelcast.tuning.replay.client import Oracle, Task
-from kernelcast.tuning.replay.run import document
 from kernelcast.tuning.search import OWN, named_search, warm
 from kernelcast.tuning.space import Value
-from kernelcast.wire.errors import KernelcastError, OracleError
+from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.events import OutcomeState
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import SIMULATED
+from lab.formats import measurements
+from lab.replay.client import Oracle, OracleError, Task
+from lab.replay.run import document
 
 SHARE: Final = 1e9
 """The oracle counts launches: no time is reserved for the kept configuration."""
@@ -188,7 +188,7 @@ def _write(found: dict[str, Any]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m kernelcast.probe.replayed", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser("python -m lab.replay.program", description=__doc__.partition("\n")[0])
     add = parser.add_argument
     add("oracle", type=Path, help="socket of the oracle")
     add("--program", required=True, help="name of the program")

@@ -1,6 +1,6 @@
 """Measurements of a campaign as JSON: one campaign writes them, the next one, on this or another device, reads them.
 
-The probe's `replayed` search and `kernelcast tune-replay --warm-from` use it.
+`python -m lab.tune_replay --warm-from` reads it.
 """
 
 import json
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kernelcast.tuning.formats import kernel_tuner
 from kernelcast.tuning.space import Space, Value
 from kernelcast.wire.errors import ConfigurationError
+from lab.formats import kernel_tuner
 
 FORMAT: Final = "kernelcast.measurements/1"
 

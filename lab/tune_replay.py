@@ -1,6 +1,6 @@
-"""The command `kernelcast tune-replay`, with the services that `--through kafka` starts between program and verdict.
+"""The command `python -m lab.tune_replay`, with the services that `--through kafka` starts between program and verdict.
 
-Without that option, `tuning.replay.tuner_command` does all of it. With it, a program with the probe (`probe.replayed`)
+Without that option, `lab.replay.tuner_command` does all of it. With it, a program with the probe (`lab.replay.program`)
 tunes; its outcomes go through an exporter and Kafka, and a predictor reads them. The verdicts of the document are those
 read back from Kafka.
 """
@@ -19,13 +19,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from kernelcast.tuning.replay import tuner_command
-from kernelcast.tuning.replay.run import SeedResult
+from kernelcast.runtime.exits import report
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError, KernelcastError, MissingExtraError
 from kernelcast.wire.events import Outcome, outcome_from
 from kernelcast.wire.topics import OUTCOMES, POLICY
 from kernelcast.wire.tuning.experience import MAX_FAILED, Experience, experience_from
+from lab.replay import tuner_command
+from lab.replay.run import SeedResult
 
 if TYPE_CHECKING:
     from kernelcast.cli.demo.children import Supervisor
@@ -109,7 +110,7 @@ def _replay(
         KernelcastError: The program, the oracle or a service broke off.
     """
     name = f"tune-replay-{seed}-{uuid.uuid4().hex[:8]}"
-    command = [sys.executable, "-m", "kernelcast.probe.replayed", str(oracle), "--program", name]
+    command = [sys.executable, "-m", "lab.replay.program", str(oracle), "--program", name]
     command += ["--seed", str(seed), "--budget", str(options.budget), "--search", options.search]
     command += [word for path in options.warm_from for word in ("--warm-from", str(path))]
     pipe, environ = subprocess.PIPE, program_environment(str(workspace.socket), os.environ)
@@ -263,3 +264,10 @@ def _verdict(outcome: Outcome) -> dict[str, Any]:
         "ratio": outcome.measured_ratio,
         "interval": outcome.measured_interval and list(outcome.measured_interval),
     }
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KernelcastError as error:
+        sys.exit(report(error))

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.formats import kernel_tuner, measurements
+from lab.formats.kernel_tuner import KernelTunerRecording, Recorded
+from lab.formats.measurements import Measurements
+from lab.replay.client import Oracle, OracleError
+from lab.replay.lines import JsonLines
+from lab.replay.oracle import Disturbance, Session
+from lab.replay.server import _serve_connection
 
-from kernelcast.tuning.formats import kernel_tuner, measurements
-from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
-from kernelcast.tuning.formats.measurements import Measurements
-from kernelcast.tuning.replay.client import Oracle
-from kernelcast.tuning.replay.lines import JsonLines
-from kernelcast.tuning.replay.oracle import Disturbance, Session
-from kernelcast.tuning.replay.server import _serve_connection
 from kernelcast.tuning.search import warm
 from kernelcast.tuning.space import Space
-from kernelcast.wire.errors import ConfigurationError, OracleError
+from kernelcast.wire.errors import ConfigurationError
 
 VERDICT = {"op": "verdict", "config": [3, "a"], "against": [4, "a"], "decision": "kept"}
 
@@ -152,7 +152,7 @@ def test_a_drift_whose_times_are_no_numbers_any_more_is_refused(drift: float) ->
 
 
 def test_requests_beyond_the_limit_are_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelcast.tuning.replay.oracle.MAX_REQUESTS", 3)
+    monkeypatch.setattr("lab.replay.oracle.MAX_REQUESTS", 3)
     found, log = session()
     answers = [found.answer({"op": "x" * 1000}) for _ in range(9)]
     assert "a connection takes at most 3 requests" in answers[-1]["refused"]

@@ -1,4 +1,4 @@
-"""`tune-replay --through kafka` ends a seed once Kafka and the predictor have everything that its program reported."""
+"""`lab.tune_replay --through kafka` ends a seed once Kafka and the predictor have all that its program reported."""
 
 import fcntl
 import json
@@ -7,11 +7,11 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from lab.replay import tuner_command
+from lab.replay.run import SeedResult
+from lab.tune_replay import ProgramMessages, delivered, first_line, program_environment
 
-from kernelcast.cli.tune_replay import ProgramMessages, delivered, first_line, program_environment
 from kernelcast.probe.hints import OFF
-from kernelcast.tuning.replay import tuner_command
-from kernelcast.tuning.replay.run import SeedResult
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 from kernelcast.wire.events import Outcome, OutcomeState, to_event

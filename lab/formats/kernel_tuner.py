@@ -1,6 +1,6 @@
 """Reads and writes recorded spaces: Kernel Tuner cache files, with every configuration measured; reads T4 results too.
 
-The oracle of `tune-replay` answers from one; `measurements` reads them as well. Sources: KernelTuner/kernel_tuner,
+The oracle answers from one; `measurements` reads them as well. Sources: KernelTuner/kernel_tuner,
 kernel_tuner/schema/cache and schema/T4/1.0.0/results-schema.json (times in milliseconds).
 """
 

@@ -1,18 +1,17 @@
-"""The program of `tune-replay --through kafka` keeps the configuration that the tuner alone keeps."""
+"""The program of `lab.tune_replay --through kafka` keeps the configuration that the tuner alone keeps."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.replay.client import MeasuredLaunches, OracleError, Task
+from lab.replay.program import ReplayedProgram, main
+from lab.replay.run import document, replay
 
 from kernelcast.probe.probe import Probe, ProbeSettings
-from kernelcast.probe.replayed import ReplayedProgram, main
 from kernelcast.tuning.campaign import Campaign
-from kernelcast.tuning.replay.client import MeasuredLaunches, Task
-from kernelcast.tuning.replay.run import document, replay
 from kernelcast.tuning.space import Space
-from kernelcast.wire.errors import OracleError
 from kernelcast.wire.events import OutcomeState
 
 SPACE = Space.listed("grid", {"x": list(range(9))}, start=[8], valid=[[x] for x in range(9)])
