@@ -126,6 +126,7 @@ def probe_frames() -> dict[str, frames.Frame]:
             job=(("job", "j1"), ("world_size", "8")),
             standby=frames.ENDED,
             gpu_steps=3,
+            megaflops=17,
             gpu_phases=(("data", 20), ("backward", 600)),
         ),
         "tunables": frames.Tunables((claim,)),

@@ -61,10 +61,16 @@ class TrialBudget:
         with self._lock:
             self._granted_ns += FIRST_NS + max(0, round(FIRST_LAUNCHES * launch_ns))
 
-    def lose(self, lost_ns: float) -> None:
-        """Add time that a launch of a candidate took longer than the kept value usually does."""
+    def lose(self, lost_ns: float, *, allowed: bool = False) -> None:
+        """Add time that a launch of a candidate took longer than the kept value usually does.
+
+        Args:
+            lost_ns: Nanoseconds.
+            allowed: A share of its own allows them, so that they count as allowed here.
+        """
         with self._lock:
             self.lost_ns += max(0, round(lost_ns))
+            self._granted_ns += max(0, round(lost_ns)) if allowed else 0
 
 
 def share_from(environ: Mapping[str, str]) -> float:

@@ -14,12 +14,13 @@ from random import Random
 from types import MappingProxyType
 from typing import Final
 
+from tests.support.service.packages import FRAMEWORKS, python_with
+
 PROGRAM: Final = Path(__file__).with_name("program.py")
 ROOT: Final = PROGRAM.parents[3]
 LIMIT_SECONDS: Final = 200.0
 """A job ends in seconds. A machine that stood still for two minutes shall not fail it."""
 POLL_SECONDS: Final = 0.01
-TORCH_PYTHON: Final = "/usr/bin/python3"
 GROUPS: Final = 2
 """Groups of sockets in a job: the tunables' own, and the one in which every step communicates."""
 
@@ -39,7 +40,7 @@ class Job:
     def __init__(self, name: str, folder: Path, kind: str, ranks: int, environ: Mapping[str, str]) -> None:
         self.files = [folder / f"{name.replace('/', '-')}-{rank}.txt" for rank in range(ranks)]
         self._victim: int | None = None
-        python = TORCH_PYTHON if kind == "gloo" else sys.executable
+        python = python_with(FRAMEWORKS) if kind == "gloo" else sys.executable
         with ExitStack() as stack:
             listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(GROUPS)]
             self.processes = []

@@ -4,8 +4,6 @@ from typing import Final
 
 CUPTI: Final = {"KERNELCAST_CUPTI": "1"}
 """Switches CUPTI on."""
-CUPTI_GRAPHS_WHOLE: Final = {**CUPTI, "KERNELCAST_CUPTI_GRAPHS": "whole"}
-"""One record for a launch of a CUDA graph, in place of one for each of its kernels."""
 STATE: Final = "kernelcast_probe_state"
 ACTIVE: Final = "active"
 BACKED_OFF: Final = "backed_off"

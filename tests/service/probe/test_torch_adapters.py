@@ -1,11 +1,11 @@
-"""The adapters of PyTorch with PyTorch itself: Debian's, in a process of its own with the probe alone on its path."""
+"""The adapters of PyTorch with PyTorch as it is published, in a process that has the probe alone on its path."""
 
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.service.torch import python_with_torch
+from tests.support.service.packages import FRAMEWORKS, python_with
 
 pytestmark = pytest.mark.service
 
@@ -69,6 +69,6 @@ def test_the_loader_the_buckets_and_the_layout_change_while_pytorch_works(tmp_pa
         "WORLD_SIZE": "1",
     }
     done = subprocess.run(
-        [python_with_torch(), "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=120, env=environ
+        [python_with(FRAMEWORKS), "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=120, env=environ
     )
     assert done.stdout == "done\n", done.stderr

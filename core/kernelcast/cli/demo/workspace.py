@@ -94,7 +94,8 @@ class Workspace:
                 "kernels": kernels,
             },
             # Groups of its own: on a user's Kafka it must not take partitions away from the services that run there.
-            "bridge": {"group_id": "kernelcast-demo-bridge", "pages": self._pages()},
+            # The bridge joins none: the first member of a group waits for seconds.
+            "bridge": {"mode": "replica", "group_id": "kernelcast-demo-bridge", "pages": self._pages()},
             "predictor": {"group_id": "kernelcast-demo-predictor"},
         }
         content: dict[str, Any] = {

@@ -132,7 +132,8 @@ SYNC_CALLS: Final = kafka_metric(
 DEVICE_TIME: Final = kafka_metric(
     "cuda.device.time",
     Kind.COUNTER,
-    "Wall time of the GPU by activity: compute, collective, copy, overlap of compute with either, idle.",
+    "Wall time of the GPU by activity: compute, collective, copy, overlap of compute with either, idle between two "
+    "activities, unknown without a record: idle, or a kernel that has not ended.",
     unit="s",
     labels=(*PROGRAM_LABELS, "state"),
     source=_PROBE,
@@ -190,6 +191,14 @@ ITEMS: Final = kafka_metric(
     Kind.COUNTER,
     "Units of work, such as samples or tokens: those of its DataLoader's batches, or of step(items=).",
     unit="{item}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+FLOPS: Final = kafka_metric(
+    "kernelcast.program.flops",
+    Kind.COUNTER,
+    "Floating-point operations that the program's steps need, as it gives them to kernelcast.probe.step(flops=).",
+    unit="{operation}",
     labels=PROGRAM_LABELS,
     source="probe",
 )
@@ -558,6 +567,7 @@ ROWS: Final = (
     REGION_WALL,
     STEPS,
     ITEMS,
+    FLOPS,
     STEP_SECONDS,
     STEP_DURATION,
     SKIPPED_STEPS,

@@ -164,6 +164,7 @@ class Counters:
         job: Rows of name and value that tell this job from others: `job`, `local_rank`, `world_size`, `backend`,
             `precision`; only those that are known.
         standby: Why a program that makes no progress may wait: `PERSON` or `ENDED`; empty if neither is known.
+        megaflops: Millions of floating-point operations that the program says its steps need.
         gpu_steps: Steps that were timed on the GPU.
         gpu_phases: Rows of phase and ns of the GPU's time in these steps.
     """
@@ -207,6 +208,7 @@ class Counters:
     standby: str = ""
     gpu_steps: int = 0
     gpu_phases: tuple[tuple[str, int], ...] = ()
+    megaflops: int = 0
 
 
 @dataclass(frozen=True, slots=True)

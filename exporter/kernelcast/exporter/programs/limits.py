@@ -160,6 +160,7 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("untimed_records", frame.untimed_records)
     _check_total("steps", frame.steps)
     _check_total("items", frame.items)
+    _check_total("megaflops", frame.megaflops)
     _check_total("step_ns", frame.step_ns)
     _check_total("trial_lost_ns", frame.trial_lost_ns)
     _check_total("trial_allowed_ns", frame.trial_allowed_ns)

@@ -203,6 +203,8 @@ def _where_known(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
         yield ("steps",), counters.steps
         if counters.items:
             yield ("items",), counters.items
+        if counters.megaflops:
+            yield ("megaflops",), counters.megaflops
         yield ("step_ns",), counters.step_ns
         if counters.skipped_steps:
             yield ("skipped_steps",), counters.skipped_steps

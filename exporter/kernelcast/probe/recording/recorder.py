@@ -256,6 +256,7 @@ class Recorder(DeviceRecorder):
                 untimed_records=self.timeless_records,
                 steps=progress.steps,
                 items=progress.items,
+                megaflops=progress.megaflops,
                 step_ns=progress.step_ns,
                 trial_lost_ns=budget.lost_ns,
                 trial_allowed_ns=budget.allowed_ns if budget.is_used else 0,

@@ -12,6 +12,7 @@ from kernelcast.wire.histogram import DurationTotals
 
 __all__ = ["PHASES", "StepTotals"]
 
+FLOPS_PER_MEGAFLOP: Final = 10**6
 MAX_STEP_ENDS: Final = 4096
 MAX_LENGTHS: Final = 1024
 """Lengths of steps that may wait for a report before the program's thread adds them up itself."""
@@ -42,6 +43,7 @@ class StepTotals:
     Attributes:
         steps: Steps that have ended.
         items: Whole units of work in them.
+        flops: Floating-point operations that they need, as the program says.
         skipped: Steps of them whose update the gradient scaler skipped.
         first_ns: End of the first step, by a monotonic clock.
         last_ns: End of the last one.
@@ -63,6 +65,7 @@ class StepTotals:
         "compile_ns",
         "ends_ns",
         "first_ns",
+        "flops",
         "items",
         "last_ns",
         "phase_ns",
@@ -74,6 +77,7 @@ class StepTotals:
     def __init__(self) -> None:
         self.steps = 0
         self.items = 0
+        self.flops = 0.0
         self.skipped = 0
         self.first_ns = 0
         self.last_ns = 0
@@ -93,6 +97,11 @@ class StepTotals:
     def step_ns(self) -> int:
         """Wall time between the ends of steps."""
         return self.last_ns - self.first_ns
+
+    @property
+    def megaflops(self) -> int:
+        """Millions of floating-point operations."""
+        return int(self.flops) // FLOPS_PER_MEGAFLOP
 
     def adopt(self, earlier: "StepTotals") -> None:
         """Take over the steps of the time before the probe started; this one has none yet."""
@@ -127,6 +136,12 @@ class StepTotals:
                     self._add_items(items)
                 return
         self._add(now_ns, items)
+
+    def add_flops(self, flops: float) -> None:
+        """Add the operations of a step; what is no number above 0 is left out."""
+        more = _number(flops)
+        if self.flops + more < TOTAL_LIMIT * FLOPS_PER_MEGAFLOP:
+            self.flops += more
 
     def advance_by_itself(self, now_ns: int, items: float = 0, *, skipped: bool = False) -> None:
         """Add an automatic step, unless the program has made an explicit one."""

@@ -4,17 +4,15 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from random import Random
 from typing import Final
 
-from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict, Rules
 
-# Share of time by which the start must be faster to replace the kept configuration.
-MINIMUM_GAIN: Final = 0.01
 # Launches after which the experiment ends without a decision.
-MAX_LAUNCHES: Final = 520
+MAX_LAUNCHES: Final = 6000
 RECHECK_SECONDS: Final = 3600.0
 
 
@@ -24,6 +22,7 @@ class Wanted:
 
     ordinal: int
     launches: int = 1
+    may_wait: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +72,7 @@ class Confirmation:
         start: Number of the configuration of the untuned program.
         kept: Number of the kept one.
         seed: Of the order of the launches.
+        rules: Limits of the experiment.
 
     Attributes:
         kept: The configuration to be in force: the start if the kept one was taken back.
@@ -80,10 +80,10 @@ class Confirmation:
         is_kept_tried: Whether the kept configuration has run, with the numbers of the start.
     """
 
-    def __init__(self, start: int, kept: int, seed: int) -> None:
+    def __init__(self, start: int, kept: int, seed: int, rules: Rules | None = None) -> None:
         self._start = start
         self._kept = kept
-        self._experiment = Experiment(seed=seed, minimum_gain=MINIMUM_GAIN)
+        self._experiment = Experiment(seed=seed, rules=rules)
         self._arm = Arm.KEPT
         self._launches = 0
         self._request: Wanted | None = None
@@ -115,8 +115,9 @@ class Confirmation:
     def _ask(self) -> None:
         if self._experiment.verdict() is None and self._launches < MAX_LAUNCHES:
             self._launches += 1
+            may_wait = self._experiment.at_block_boundary
             self._arm = self._experiment.next_arm()
-            self._request = Wanted(self._start if self._arm is Arm.CANDIDATE else self._kept)
+            self._request = Wanted(self._start if self._arm is Arm.CANDIDATE else self._kept, may_wait=may_wait)
             return
         self._request = None
         self._experiment.end_of_records()
@@ -139,10 +140,12 @@ class KeptCheck:
     Attributes:
         start: Number of the configuration of the untuned program.
         due_at: Time of the next check, in seconds; infinite if there is none.
+        rules: Limits of a check.
     """
 
     start: int = 0
     due_at: float = inf
+    rules: Rules = field(default_factory=Rules)
 
     def kept(self, start: int, now: float) -> None:
         """Note that a search has kept a configuration in place of the start."""
@@ -155,4 +158,4 @@ class KeptCheck:
     def begin(self, kept: int) -> Confirmation:
         """Return the campaign that checks a configuration."""
         self.due_at = inf
-        return Confirmation(self.start, kept, Random().getrandbits(32))  # noqa: S311  fair, not secret
+        return Confirmation(self.start, kept, Random().getrandbits(32), self.rules)  # noqa: S311  fair, not secret

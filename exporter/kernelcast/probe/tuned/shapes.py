@@ -120,6 +120,7 @@ class SearchedShapes(Generic[Configuration_co]):
     def _new_bucket(self, shape: object) -> ShapeBucket:
         name = self._terms.name if shape == "" else _bounded(f"{self._terms.name} {shape!r}")
         bucket = ShapeBucket(name, None, self._space.start, self._clock())
+        bucket.check.rules = self._terms.experiment
         known = self._guarded(lambda: self._notes.kept(name))
         ordinal = self._space.find(known) if known is not None else None
         may_search = len(self._buckets) < MAX_SHAPES and not self._is_closed
@@ -151,17 +152,23 @@ class SearchedShapes(Generic[Configuration_co]):
         campaign = bucket.campaign = bucket.campaign or self._guarded(lambda: bucket.check.begin(bucket.kept))
         if campaign is None:
             return None
-        usual = median(bucket.usual) if bucket.usual else float("inf")
-        allowed = self._terms.share * (self._clock() - bucket.began) + FIRST_CREDIT_CALLS * usual
-        if bucket.lost_seconds > allowed:
-            return None
         self._offer_experience(bucket, campaign)
         request = self._guarded(campaign.next)
+        if request is not None and request.may_wait and self._is_spent(bucket):
+            return None
         if request is None:
             self._end_campaign(bucket, campaign)
         else:
             self._reports.search_began(bucket.name, self._space.text(bucket.kept))
         return request
+
+    def _is_spent(self, bucket: ShapeBucket) -> bool:
+        """Whether the search has cost its own share of the time, or without one, trials that of the process."""
+        share = self._terms.share
+        if share is None:
+            return self._budget.exhausted
+        usual = median(bucket.usual) if bucket.usual else float("inf")
+        return bucket.lost_seconds > share * (self._clock() - bucket.began) + FIRST_CREDIT_CALLS * usual
 
     def _offer_experience(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
         """Offer a search what other nodes have kept."""
@@ -279,7 +286,7 @@ class SearchedShapes(Generic[Configuration_co]):
         if self._is_forked():
             return
         bucket.lost_seconds += seconds
-        self._budget.lose(seconds * 1e9)
+        self._budget.lose(seconds * 1e9, allowed=self._terms.share is not None)
 
     def _answer_request(self, bucket: ShapeBucket, answer: Callable[[CallCampaign], None]) -> None:
         if self._is_forked():

@@ -140,7 +140,7 @@ def _band() -> Placed:
         "The values of the series chosen (a counter as its rate, a kernel's duration as the mean of its launches), "
         "over the mean and the 95 % interval that were forecast for that moment one horizon earlier. Values outside "
         "the band are misses: 5 in 100 are expected. The dashed line is the limit.",
-        runbooks=("KernelcastForecastCoverageLow",),
+        runbooks=("KernelcastDegradationPredicted",),
     )
     queries = [
         *(Query(expr, _NAME) for expr in _actual()),

@@ -8,7 +8,6 @@ from kernelcast.grafana.rules import (
     bridge,
     exporters,
     findings,
-    forecasts,
     gpu_errors,
     hardware,
     hints,
@@ -56,7 +55,7 @@ def _groups(profile: Profile) -> tuple[RuleGroup, ...]:
         "gpu-error": (gpu_errors.alerts,),
         "kernel": (kernels.alerts, probes.alerts),
         "standing": (standing.alerts,),
-        "forecast": (findings.alerts, forecasts.alerts, hints.alerts) if jobs.predictor else (),
+        "forecast": (findings.alerts, hints.alerts) if jobs.predictor else (),
         "bridge": (bridge.alerts, objectives.alerts) if jobs.bridge else (),
         "pipeline": (exporters.alerts, pipeline.alerts),
     }

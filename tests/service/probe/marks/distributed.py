@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -48,5 +49,7 @@ found = {
 }
 if dist.get_rank() == 0:
     sys.stdout.write(json.dumps(found))
+    sys.stdout.flush()
+running.stop()
 dist.barrier()
-dist.destroy_process_group()
+os._exit(0)  # gloo's threads drop tensors while the interpreter ends, which aborts 1 process in 30 (PyTorch 179291)

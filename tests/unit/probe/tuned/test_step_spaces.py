@@ -114,7 +114,7 @@ def slow_first_steps(training: Training, feed: ProgramSpace, steps: int, *, also
 def test_the_first_step_after_a_change_costs_a_search_its_share(training: Training, *, also_back: bool) -> None:
     """Review: compilation, or new workers, took 70 % of the run, and the budget knew of nothing."""
     workers = {"workers": list(range(40))}
-    feed = training.probe.space("feed", workers, start={"workers": 0}, terms=SpaceTerms(per="step"))
+    feed = training.probe.space("feed", workers, start={"workers": 0}, terms=SpaceTerms(per="step"), share=0.01)
     lost = slow_first_steps(training, feed, 60_000, also_back=also_back)
     assert training.now * 0.005 < lost < training.now * 0.02
     assert training.probe.recorder.budget.lost_ns == pytest.approx(lost * 1e9, rel=0.05)
@@ -206,7 +206,7 @@ def test_a_space_that_changes_results_is_not_tried_without_approval(training: Tr
     assert "no person approved it" in training.probe.outcomes[-1].reason
     training.hear("batch", "size=128", hint_id="approved", approved_by="ana")
     seen = set()
-    for _ in range(300):
+    for _ in range(2000):
         training.step(0.1, items=batch.size)
         seen.add(batch.size)
     assert seen == {64, 128}
@@ -236,7 +236,7 @@ def test_a_hint_does_not_wait_for_the_end_of_a_search(training: Training) -> Non
     for _ in range(7):
         training.step(loader_seconds(feed))
     training.hear("block", "2")
-    for _ in range(300):
+    for _ in range(2000):
         both = feed.workers != 0 and block.value == 2
         assert not both or training.probe.outcomes[-1].state is not OutcomeState.APPLIED
         training.step(loader_seconds(feed) * (1.0 if block.value == 1 else 0.9))
@@ -299,7 +299,7 @@ def test_an_approved_configuration_is_in_force_at_the_next_start_also_after_its_
     terms = SpaceTerms(per="step", changes_results=True)
     batch = training.probe.space("batch", SIZES, start={"size": 64}, terms=terms)
     training.hear("batch", "size=128", approved_by="ana")
-    for _ in range(300):
+    for _ in range(2000):
         training.step(0.1, items=batch.size)
     assert batch.size == 128
     Journal(tmp_path, "train").end("batch", "size=128", Decision.KEPT, reason="checked again")
