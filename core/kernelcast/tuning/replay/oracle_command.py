@@ -14,6 +14,7 @@ from kernelcast.tuning.replay.oracle import Disturbance, Session
 from kernelcast.tuning.replay.server import LogFile, serve
 from kernelcast.tuning.replay.signals import Stopped, stopping
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
+from kernelcast.wire.options import OptionParser
 
 READY: Final = "ready"
 DESCRIPTION: Final = """\
@@ -75,7 +76,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog="kernelcast tune-oracle",
         description=DESCRIPTION,
         epilog=EPILOG,

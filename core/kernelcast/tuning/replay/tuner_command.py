@@ -23,6 +23,7 @@ from kernelcast.tuning.replay.signals import Stopped, stopping
 from kernelcast.tuning.search import OWN, named_search
 from kernelcast.tuning.space import Space
 from kernelcast.wire.errors import ConfigurationError, KernelcastError, OracleError
+from kernelcast.wire.options import OptionParser
 
 MAX_SEEDS: Final = 10_000
 _END_SECONDS: Final = 10
@@ -185,7 +186,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog="kernelcast tune-replay",
         description=DESCRIPTION,
         epilog=EPILOG,
