@@ -1,7 +1,7 @@
 """A tuning campaign: asks for configurations, compares the best ones, and proves the best against the kept one.
 
 A campaign is independent of the place where configurations run, and runs nothing itself. Its caller (the probe inside a
-program, or `kernelcast tune-replay`) takes a request from `next`, runs it, and answers with `measured`, `failed` or
+program, or `lab.replay`) takes a request from `next`, runs it, and answers with `measured`, `failed` or
 `refused`::
 
     campaign = Campaign(space, seed=1, budget=200)

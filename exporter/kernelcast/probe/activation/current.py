@@ -257,19 +257,21 @@ def sync(kind: str, waited_ns: int, *, device: int = 0) -> None:
         probe.sync(kind, waited_ns, device=device)
 
 
-def step(*, items: float = 0, epoch: bool = False) -> None:
+def step(*, items: float = 0, flops: float = 0, epoch: bool = False) -> None:
     """Mark the end of a step, such as one batch; tunables change their values here and nowhere else.
 
     Args:
         items: Units of work that the step processed, such as samples or tokens; a program that gives them has a rate
             of work on the dashboards, and its trials compare times per unit. 0 if it does not count them.
+        flops: Floating-point operations that the step needs on this process, such as 6 times parameters times tokens
+            in training; from them comes the share of the GPU's peak that is used at least. 0 if they are not known.
         epoch: The step also ends an epoch; tunables with `granularity="epoch"` change only then.
     """
     if not _current.probe:
         start_at_step()
     probe = _current.probe
     if probe:
-        probe.step(items=items, epoch=epoch)
+        probe.step(items=items, flops=flops, epoch=epoch)
 
 
 def data(batches: Iterable[Item]) -> Iterator[Item]:
