@@ -173,7 +173,8 @@ def _panel(memory: FullMemory, rows: Ints, newest: int) -> SeriesBlocks:
     load = histories.blocks(loads, newest)[0][place]
     process, version = histories.processes(rows, newest), histories.versions(rows, newest)
     phase = np.full(len(rows), (newest + 1) % histories.hour_blocks, np.int64)
-    return SeriesBlocks(mean, median, load, process, version, histories.hours(rows, newest), phase)
+    hours, load_hours = histories.hours(rows, newest), histories.hours(loads, newest)[place]
+    return SeriesBlocks(mean, median, load, process, version, hours, phase, load_hours)
 
 
 def _traits(memory: FullMemory, rows: Ints) -> Traits:
