@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := core exporter bridge predictor grafana tests benchmarks examples
+SOURCES := core exporter bridge predictor grafana lab tests benchmarks examples
 # Two stages: what `make demo` runs on, and the tools for development beside it.
 RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
@@ -71,14 +71,14 @@ lint: install  ## style, types, imports, dependencies, generated files
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
-	$(BIN)/kernelcast grafana generate --check
+	$(BIN)/python -m lab.grafana generate --check
 	@$(BIN)/python -m kernelcast.wire.catalogue.document | diff -u docs/metrics.md - || \
 		{ echo "docs/metrics.md differs from the catalogue: make docs" >&2; exit 1; }
 	@$(BIN)/python -m kernelcast.wire.catalogue.diagnosis.document | diff -u docs/diagnosis.md - || \
 		{ echo "docs/diagnosis.md differs from the catalogue: make docs" >&2; exit 1; }
 	@$(BIN)/python -m kernelcast.probe.document | diff -u docs/api.md - || \
 		{ echo "docs/api.md differs from the docstrings: make docs" >&2; exit 1; }
-	@$(BIN)/kernelcast grafana runbooks | diff -u docs/runbooks.md - || \
+	@$(BIN)/python -m lab.grafana runbooks | diff -u docs/runbooks.md - || \
 		{ echo "docs/runbooks.md differs from the rules: make docs" >&2; exit 1; }
 	@$(BIN)/python -m release.verified --check
 
@@ -99,8 +99,8 @@ docs: install  ## generated documents, dashboards and rules
 	$(BIN)/python -m kernelcast.wire.catalogue.document > docs/metrics.md
 	$(BIN)/python -m kernelcast.wire.catalogue.diagnosis.document > docs/diagnosis.md
 	$(BIN)/python -m kernelcast.probe.document > docs/api.md
-	$(BIN)/kernelcast grafana generate
-	$(BIN)/kernelcast grafana runbooks > docs/runbooks.md
+	$(BIN)/python -m lab.grafana generate
+	$(BIN)/python -m lab.grafana runbooks > docs/runbooks.md
 	$(BIN)/python -m release.verified
 
 site: install  ## the documentation as a site in build/site; fails at a warning, such as a dead link

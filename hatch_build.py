@@ -1,10 +1,13 @@
-"""Adds to the package, beside its sources: files for people, the CUPTI decoder, the commit, the addresses.
+"""Adds to the package, beside its sources: files for people, CUPTI decoder, machine code, the commit, the addresses.
 
 The environment variable KERNELCAST_WHEEL says for which platform:
 
 * empty: for this machine, with its C compiler; a pure-Python wheel where there is none;
 * `pure`: a pure-Python wheel, without the decoder; the probe then says that its CUPTI rung is missing, and why;
 * `x86_64`, `aarch64`: for any Linux of that processor with glibc 2.17 or later, compiled by `ziglang`.
+
+KERNELCAST_MACHINE_CODE names folders, as PATH does, that have the package with machine code of its sources beside them
+(`kernelcast compile --portable`). The code goes into a wheel for a platform: without it, the first start compiles.
 
 `python -m release.wheels` builds all of them.
 """
@@ -22,6 +25,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 VARIABLE: Final = "KERNELCAST_WHEEL"
+MACHINE_CODE_VARIABLE: Final = "KERNELCAST_MACHINE_CODE"
 PURE: Final = "pure"
 GLIBC: Final = (2, 17)
 """The oldest C library of a release: 2012; CUDA 12 and 13, and numpy's wheels, ask for as much or more."""
@@ -76,8 +80,11 @@ class PackageHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["force_include"].update(_files(root))
         if platform != PURE:
             library = self._compile(Path(self._made.name), command)
+            added = dict(_machine_code())
             if library is not None:
-                build_data["force_include"][str(library)] = f"kernelcast/probe/cupti/{library.name}"
+                added[str(library)] = f"kernelcast/probe/cupti/{library.name}"
+            if added:
+                build_data["force_include"].update(added)
                 build_data["pure_python"] = False
                 build_data["tag"] = f"py3-none-{_platform_tag(platform)}"
 
@@ -133,6 +140,13 @@ def _files(root: Path) -> Iterator[tuple[str, str]]:
             if path.is_file() and inside.parts[0] != CODE and not inside.as_posix().startswith(RULE_TESTS):
                 yield str(path), f"{target}/{inside.as_posix()}"
     yield str(root / RUNBOOKS), f"{FILES['grafana']}/{Path(RUNBOOKS).name}"
+
+
+def _machine_code() -> Iterator[tuple[str, str]]:
+    """Files of numba's cache, each with its path in the wheel: beside the source that it was made from."""
+    for folder in filter(None, os.environ.get(MACHINE_CODE_VARIABLE, "").split(os.pathsep)):
+        for path in sorted(Path(folder, CODE).rglob("__pycache__/*.nb[ic]")):
+            yield str(path), path.relative_to(folder).as_posix()
 
 
 def _module(path: Path) -> Any:

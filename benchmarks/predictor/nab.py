@@ -1,6 +1,5 @@
-"""Anomaly scores on the Numenta Anomaly Benchmark, false alarms on healthy series, and the detector's cost."""
+"""Anomaly scores on the Numenta Anomaly Benchmark, and false alarms on healthy series."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -23,13 +22,10 @@ _PEERS: Final[dict[str, Callable[[Floats], Floats]]] = {
 }
 _HEALTHY_SERIES: Final = 20
 _HEALTHY_DAYS: Final = 7
-_COST_ROWS: Final = 100_000
-_COST_WARM_UP: Final = 60
-_COST_STEPS: Final = 20
 
 
 def run(options: Options) -> dict[str, Any]:
-    """All figures: scores beside those of the peers, false alarms, cost."""
+    """All figures: scores beside those of the peers, and false alarms."""
     recordings = load(options.recordings("nab"))
     ours = onsets(recordings, AnomalySettings())
     scores = {"kernelcast": scored(recordings, ours, _ACT)}
@@ -41,7 +37,6 @@ def run(options: Options) -> dict[str, Any]:
         "scores": scores,
         "held_out": held_out(recordings, ours, onsets),
         "false_alarms_per_series_day": false_alarms(options.seed),
-        "cost": cost(options.seed),
     }
 
 
@@ -84,24 +79,6 @@ def false_alarms(seed: int) -> dict[str, float]:
     return result | {"all": round(float(means.mean()), 3)}
 
 
-def cost(seed: int) -> dict[str, float]:
-    """Processor time of a step of many series, with and without a season, and bytes per series."""
-    rng = np.random.default_rng(seed)
-    result: dict[str, float] = {}
-    for name, season in (("plain", 0), ("seasonal", 96)):
-        detector = AnomalyDetector(_COST_ROWS, 60.0, season)
-        spent = [_timed(detector, rng.standard_normal(_COST_ROWS)) for _ in range(_COST_WARM_UP + _COST_STEPS)]
-        result[f"{name}_step_ms"] = round(1e3 * float(np.median(spent[-_COST_STEPS:])), 1)
-        result[f"{name}_bytes_per_series"] = round(detector.state_bytes / _COST_ROWS, 1)
-    return result
-
-
-def _timed(detector: AnomalyDetector, values: Floats) -> float:
-    started = time.process_time()
-    detector.step(values)
-    return time.process_time() - started
-
-
 def table(result: dict[str, Any]) -> str:
     """The figures as text."""
     lines = [
@@ -113,7 +90,6 @@ def table(result: dict[str, Any]) -> str:
         lines.append(f"  {folder:24} {one['chosen_without_it']:6.1f} {one['chosen_with_it']:6.1f}  {one['constants']}")
     lines.append("\nFalse alarms per series-day on simulated healthy series, one value a minute:")
     lines += [f"  {kind:24} {rate:6.3f}" for kind, rate in result["false_alarms_per_series_day"].items()]
-    lines.append(f"\nCost of a step of {_COST_ROWS:,} series: {result['cost']}")
     return "\n".join(lines)
 
 

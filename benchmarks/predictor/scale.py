@@ -26,7 +26,6 @@ from benchmarks.predictor.memory.processes import TimedLock, in_process
 from benchmarks.predictor.options import Options
 
 from kernelcast.columnar import Decoder, Resource, Sample, encode
-from kernelcast.predictor.anomalies.detector import AnomalyDetector
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.cycle.forecasts import Forecasts
 from kernelcast.predictor.passage.calibration import shipped
@@ -93,7 +92,6 @@ def measure(series: int, seed: int) -> dict[str, Any]:
     filled = resident_bytes()
     found: dict[str, Any] = {
         "reading": _reading(memory),
-        "online_state": _online(memory),
         "condensing": _condensing(memory),
         "evaluation": _evaluation(memory),
         "forecast": _forecast(memory),
@@ -117,20 +115,6 @@ def _reading(memory: FullMemory) -> dict[str, float]:
             engine.take(batch, [PARTITION] * len(batch), {PARTITION: begin})
         seconds.append(time.process_time() - begun)
     return {"first_minute": seconds[0], "processor_seconds_a_minute": float(np.median(seconds[1:]))}
-
-
-def _online(memory: FullMemory) -> dict[str, float]:
-    detector = AnomalyDetector(len(memory.rows), 60.0)
-    for _ in range(3):
-        detector.step(memory.values(memory.rows))
-    values = [memory.values(memory.rows) for _ in range(MINUTES)]
-    watch = Stopwatch()
-    for one in values:
-        detector.step(one)
-    return {
-        "processor_seconds_a_minute": watch.read()["processor_seconds"] / MINUTES,
-        "state_bytes": float(detector.state_bytes),
-    }
 
 
 def _condensing(memory: FullMemory) -> dict[str, float]:
@@ -171,7 +155,8 @@ def _panel(memory: FullMemory, rows: Ints, newest: int) -> SeriesBlocks:
     power = np.minimum(rows // GPU_SERIES * GPU_SERIES + LOAD_ROW, len(memory.rows) - 1)
     loads, place = np.unique(power, return_inverse=True)
     load = histories.blocks(loads, newest)[0][place]
-    process, version = histories.processes(rows, newest), histories.versions(rows, newest)
+    process = histories.processes(rows, newest)
+    version = np.full(process.shape, -1)
     phase = np.full(len(rows), (newest + 1) % histories.hour_blocks, np.int64)
     hours, load_hours = histories.hours(rows, newest), histories.hours(loads, newest)[place]
     return SeriesBlocks(mean, median, load, process, version, hours, phase, load_hours)
@@ -314,14 +299,14 @@ def run(options: Options) -> dict[str, Any]:
 
 def table(result: dict[str, Any]) -> str:
     """The figures beside their goals."""
-    parts = ("reading", "online_state", "condensing", "evaluation")
+    parts = ("reading", "condensing", "evaluation")
     minutely = {name: result[name]["processor_seconds_a_minute"] for name in (*parts, "saving")}
     waited, worked = result["reading_held_up"]["waited_ms"], result["reading_held_up"]["worked_ms"]
     resident = result["resident_bytes"]
     lines = [
         ("figure", "measured", "goal"),
         ("series", f"{result['series']:,}", ""),
-        ("processor seconds a minute: reading, online state, condensing, evaluation", _sum(minutely, parts), "10"),
+        ("processor seconds a minute: reading, condensing, evaluation", _sum(minutely, parts), "10"),
         *((f"  {name.replace('_', ' ')}", f"{minutely[name]:.2f}", "") for name in parts),
         (
             "  evaluation of all series at the end of a block: probability and time of a breach",

@@ -13,7 +13,7 @@ from benchmarks.predictor.traces.simulation import KINDS, simulate
 from benchmarks.predictor.traces.tables import text
 from numpy.typing import NDArray
 
-from kernelcast.predictor.peers import PeerDetector, Shares, WorkerFinding
+from kernelcast.predictor.peers import PeerDetector, WorkerFinding
 
 FEWEST_REPLICAS: Final = 4
 SLOWDOWNS: Final = {0.05: 10, 0.10: 10, 0.20: 3, 0.50: 3}
@@ -31,22 +31,16 @@ class Outcome:
         first: The first finding of each worker that was ever named.
         last: The last state of that worker's finding.
         named: Shape (steps, workers), whether the worker was under a finding after the step.
-        division: Why the work is uneven.
-        shares: Estimated prolongation of a step.
-        links: Slow links, as pairs of workers.
     """
 
     first: dict[int, WorkerFinding]
     last: dict[int, WorkerFinding]
     named: NDArray[np.bool_]
-    division: str
-    shares: Shares
-    links: list[dict[str, Any]]
 
 
 def detect(trace: Trace) -> Outcome:
     """Run the detector over a trace, step by step."""
-    detector = PeerDetector(trace.groups, trace.links)
+    detector = PeerDetector(trace.groups)
     named = np.zeros((len(trace.steps), len(trace.stage)), dtype=np.bool_)
     first: dict[int, WorkerFinding] = {}
     last: dict[int, WorkerFinding] = {}
@@ -55,16 +49,7 @@ def detect(trace: Trace) -> Outcome:
             first.setdefault(finding.worker, finding)
             last[finding.worker] = finding
         named[at, [finding.worker for finding in detector.findings]] = True
-    links = [
-        {
-            "from": _worker(trace, int(trace.links.source[found.link])),
-            "to": _worker(trace, int(trace.links.target[found.link])),
-            "ratio": round(found.ratio, 3),
-            "step": found.step,
-        }
-        for found in detector.slow_links
-    ]
-    return Outcome(first, last, named, str(detector.division()), detector.shares(), links)
+    return Outcome(first, last, named)
 
 
 def run(options: Options) -> dict[str, Any]:
@@ -97,9 +82,6 @@ def _recording(path: Path, rng: np.random.Generator) -> dict[str, Any]:
             }
             for worker, found in sorted(outcome.first.items(), key=lambda item: item[1].step)
         ],
-        "division": outcome.division,
-        "shares": _rounded(outcome.shares),
-        "links": outcome.links,
         "steps": len(trace.steps),
         "workers": len(trace.stage),
         "other_detectors": {name: _peer_named(trace, named) for name, named in _peers(trace).items()},
@@ -153,17 +135,15 @@ def slow_down(trace: Trace, worker: int, start: int, slowdown: float) -> Trace:
 
 
 def simulated(rng: np.random.Generator, jobs: int) -> dict[str, Any]:
-    """Score simulated jobs of every kind: named workers, false accusations and the confusion of divisions."""
+    """Score simulated jobs of every kind: named workers and false accusations."""
     return {kind: _simulated(kind, rng, jobs) for kind in KINDS}
 
 
 def _simulated(kind: str, rng: np.random.Generator, jobs: int) -> dict[str, Any]:
-    divisions: Counter[str] = Counter()
     delays: list[int | None] = []
     false = worker_steps = falsely_named = 0
     for job in (simulate(kind, rng) for _ in range(jobs)):
         outcome = detect(job.trace)
-        divisions[outcome.division] += 1
         delays += [_delay(outcome.named[:, worker], start) for worker, start in job.slow.items()]
         healthy = np.ones(outcome.named.shape, dtype=np.bool_)
         for worker, start in job.slow.items():
@@ -173,7 +153,6 @@ def _simulated(kind: str, rng: np.random.Generator, jobs: int) -> dict[str, Any]
         worker_steps += int(healthy.sum())
     return {
         "jobs": jobs,
-        "divisions": dict(divisions),
         "slow_workers": len(delays),
         "named_within_3": sum(delay is not None and delay <= 3 for delay in delays) if delays else None,
         "median_steps": _median_delay(delays),
@@ -204,10 +183,6 @@ def _peer_named(trace: Trace, named: NDArray[np.bool_]) -> list[dict[str, int]]:
 
 def _worker(trace: Trace, worker: int) -> dict[str, int]:
     return {"stage": int(trace.stage[worker]), "dp_rank": int(trace.dp_rank[worker])}
-
-
-def _rounded(shares: Shares) -> dict[str, float]:
-    return {name: round(getattr(shares, name), 4) for name in ("stage", "sequence", "link")}
 
 
 def table(result: dict[str, Any]) -> str:

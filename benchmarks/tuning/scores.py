@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
-from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording
+from lab.formats.kernel_tuner import KernelTunerRecording
+
 from kernelcast.tuning.space import Value
 
 Configuration = tuple[Value, ...]

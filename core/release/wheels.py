@@ -1,14 +1,18 @@
 """Builds and checks the files of a release: a source distribution, and a wheel for each platform.
 
-    python -m release.wheels [--output dist]
+    python -m release.wheels [--output dist] [--python python3.12 --python python3.13]
 
 The wheels are built from the unpacked source distribution, as an installer would build them. The compiler, auditwheel
 and hatchling are the dependency group `release`; they are installed in an environment of their own below `build/`, so a
 package index is needed the first time.
+
+The wheel for this machine's architecture brings machine code of the bridge and the predictor for every `--python`, made
+with the locked packages in an environment of each. With another Python or another numba, the first start compiles.
 """
 
 import argparse
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -24,10 +28,12 @@ from release import addresses, changelog
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 TOOLS: Final = REPOSITORY / "build" / "release-tools"
+LOCK: Final = REPOSITORY / "requirements-run.lock"
 PURE: Final = "pure"
 PLATFORMS: Final = ("x86_64", "aarch64")
 VARIABLE: Final = "KERNELCAST_WHEEL"
-"""See `hatch_build.py`, which reads it."""
+MACHINE_CODE_VARIABLE: Final = "KERNELCAST_MACHINE_CODE"
+"""See `hatch_build.py`, which reads both."""
 # auditwheel's sentence about the oldest platform that the wheel runs on.
 _CONSISTENT: Final = re.compile(r'following platform tag:\s*"([^"]+)"')
 
@@ -40,13 +46,17 @@ def main() -> None:
     """Build, judge, and print a line for each file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=REPOSITORY / "dist", help="Where the files go.")
-    output: Path = parser.parse_args().output.resolve()
+    parser.add_argument(
+        "--python", action="append", help="An interpreter to make machine code for; may be repeated. Default: this one."
+    )
+    arguments = parser.parse_args()
+    output: Path = arguments.output.resolve()
     output.mkdir(parents=True, exist_ok=True)
     for reason in unfinished():
         sys.stderr.write(f"not to be published: {reason}\n")
     try:
         python = tools()
-        for path in build(python, output):
+        for path in build(python, output, arguments.python or [sys.executable]):
             sys.stdout.write(f"{path.name}  {path.stat().st_size:,} bytes  {judge(python, path)}\n")
     except ReleaseError as error:
         sys.exit(str(error))
@@ -77,15 +87,36 @@ def tools() -> Path:
     return python
 
 
-def build(python: Path, output: Path) -> list[Path]:
+def build(python: Path, output: Path, interpreters: Sequence[str]) -> list[Path]:
     """Build the source distribution, then from it each wheel; the files, in this order."""
     source = _built(python, REPOSITORY, "sdist", output, {})
     with tempfile.TemporaryDirectory(prefix="kernelcast-release-") as name:
         with tarfile.open(source) as archive:
             archive.extractall(name, filter="data")
         (unpacked,) = Path(name).iterdir()
-        wheels = [_built(python, unpacked, "wheel", output, {VARIABLE: platform}) for platform in (*PLATFORMS, PURE)]
-    return [source, *wheels]
+        pure = _built(python, unpacked, "wheel", output, {VARIABLE: PURE})
+        compiled = [
+            machine_code(pure, interpreter, Path(name, f"machine-code-{number}"))
+            for number, interpreter in enumerate(interpreters)
+        ]
+        ours = {platform.machine(): os.pathsep.join(map(str, compiled))}
+        wheels = [
+            _built(python, unpacked, "wheel", output, {VARIABLE: each, MACHINE_CODE_VARIABLE: ours.get(each, "")})
+            for each in PLATFORMS
+        ]
+    return [source, *wheels, pure]
+
+
+def machine_code(wheel: Path, interpreter: str, folder: Path) -> Path:
+    """Install a wheel with the locked packages in a new environment, and compile there; the folder of its packages."""
+    _run([interpreter, "-m", "venv", folder])
+    python = folder / "bin" / "python"
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    _run([*pip, "--require-hashes", "--requirement", LOCK])
+    _run([*pip, "--no-index", wheel])
+    _run([folder / "bin" / "kernelcast", "compile", "--portable"], folder)
+    (packages,) = folder.glob("lib/python3.*/site-packages")
+    return packages
 
 
 def judge(python: Path, path: Path) -> str:

@@ -131,8 +131,17 @@ def test_jax(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.service
 def test_cnn_trains_with_two_ranks_and_reports_its_steps() -> None:
     path = os.pathsep.join(str(EXAMPLES.parent / root) for root in ("core", "exporter"))
-    command = [python_with(FRAMEWORKS), str(EXAMPLES / "cnn.py"), "--epochs", "1", "--batch", "32", "--workers", "2"]
-    command += ["--samples", "512", "--bucket-mb", "25"]
+    command = [
+        str(python_with(FRAMEWORKS)),
+        str(EXAMPLES / "cnn.py"),
+        "--epochs",
+        "1",
+        "--batch",
+        "32",
+        "--workers",
+        "2",
+    ]
+    command += ["--workers", "2", "--samples", "512", "--bucket-mb", "25"]
     environ = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240, env=environ)
     assert done.returncode == 0, done.stderr

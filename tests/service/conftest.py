@@ -11,7 +11,7 @@ import pytest
 from tests.service.emptying import emptied
 from tests.service.servers import KafkaCluster, SharedKafka
 from tests.support.once import once, run_directory
-from tests.support.packaging import build_package
+from tests.support.packaging import MACHINE_CODE_VARIABLE, ROOTS, build_package
 
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
@@ -105,8 +105,8 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkout's wheel; one process of a run builds it for all."""
+def wheel(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkout's wheel with its machine code; one process of a run builds it for all."""
     folder = run_directory(tmp_path_factory) / "wheel"
     once(tmp_path_factory, "wheel", lambda: _built(folder))
     (path,) = folder.iterdir()
@@ -115,4 +115,4 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _built(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # of a worker whose build failed
-    build_package(folder, os.environ)
+    build_package(folder, {**os.environ, MACHINE_CODE_VARIABLE: os.pathsep.join(ROOTS)})

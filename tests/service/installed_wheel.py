@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import site
 import subprocess
 import sys
@@ -11,12 +10,8 @@ import venv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from kernelcast.columnar.compiled import code_cache
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
 
 FULL_INSTALL = bool(os.environ.get("KERNELCAST_FULL_INSTALL"))
 """Whether pip installs the dependencies from a package index, as `make nightly` has it do."""
@@ -34,12 +29,6 @@ def call(arguments):
     return code, output.getvalue(), errors.getvalue()
 
 print(json.dumps([call(arguments) for arguments in json.loads(sys.argv[1])]))
-"""
-
-DIGESTS = """
-import json, sys
-from kernelcast.columnar.compiled.code_cache import source_digest
-print(json.dumps({name: source_digest(name) for name in json.loads(sys.argv[1])}))
 """
 
 
@@ -105,7 +94,6 @@ def install(wheel: Path, folder: Path) -> InstalledWheel:
     # A line of a `.pth` file adds a folder to the path, but the `.pth` files in that folder are not read: the checkout
     # that is installed there in place stays off the path.
     (made.packages / "locked_dependencies.pth").write_text("".join(f"{path}\n" for path in site.getsitepackages()))
-    _copy_machine_code(made)
     return made
 
 
@@ -115,31 +103,3 @@ def _constraints(folder: Path) -> Path:
     path = folder / "constraints.txt"
     path.write_text("\n".join(line.rstrip(" \\") for line in lines if "--hash=" not in line) + "\n")
     return path
-
-
-def _copy_machine_code(made: InstalledWheel) -> None:
-    """Spare the environment a minute of compilation: give it the checkout's machine code, with its own stamps.
-
-    The wheel's Python files lack comments, so their digests differ from the checkout's; nothing else and no line does,
-    as `packaging/test_distribution.py` shows. Machine code of other sources than the checkout's present ones stays.
-    """
-    kept = {path: root for root in ROOTS for path in (REPOSITORY / root).rglob("*.nbi")}
-    modules = {path: _module(path.relative_to(REPOSITORY / root)) for path, root in kept.items()}
-    done = made.run(made.python, "-c", DIGESTS, json.dumps(sorted(set(modules.values()))))
-    assert done.returncode == 0, done.stderr
-    theirs = json.loads(done.stdout)
-    index_file: Any = code_cache._CacheFile  # to which the index of another revision is empty
-    for path, root in kept.items():
-        source, base = str(path.parent), path.stem
-        target = made.packages / path.parent.relative_to(REPOSITORY / root)
-        target.mkdir(parents=True, exist_ok=True)
-        ours = index_file(source, base, code_cache.source_digest(modules[path]))
-        index = ours._load_index()
-        for name in index.values():
-            shutil.copy2(path.with_name(name), target)
-        index_file(str(target), base, theirs[modules[path]])._save_index(index)
-
-
-def _module(index: Path) -> str:
-    """The module whose machine code an index lists, as `kernelcast/bridge/__pycache__/render._write-9.py311.nbi`."""
-    return ".".join((*index.parts[:-2], index.name.partition(".")[0]))

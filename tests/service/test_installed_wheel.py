@@ -38,7 +38,7 @@ def commands() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def installed(compiled: None, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> InstalledWheel:
     return install(wheel, tmp_path_factory.mktemp("installed"))
 
 
@@ -53,15 +53,9 @@ def test_nothing_of_the_checkout_is_imported(installed: InstalledWheel) -> None:
     assert done.stdout.splitlines() == [str(installed.packages / "kernelcast" / name) for name in MODULES]
 
 
-@pytest.mark.skipif(FULL_INSTALL, reason="its machine code is compiled when it is needed")
-def test_the_checkouts_machine_code_serves_the_wheels_sources(installed: InstalledWheel) -> None:
-    program = (
-        "from importlib import import_module\nfrom kernelcast.bridge.warm_up import PARTS, code_cache\n"
-        "for part in PARTS.values(): import_module(part.imported or 'kernelcast.bridge')\n"
-        "print(code_cache.not_on_disk(['kernelcast.']))"
-    )
-    done = installed.run(installed.python, "-c", program)
-    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+def test_nothing_is_compiled_where_the_wheel_brings_machine_code(installed: InstalledWheel) -> None:
+    done = installed.kernelcast("compile", "--check", timeout_seconds=200)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_command_of_the_readme_is_installed(installed: InstalledWheel) -> None:

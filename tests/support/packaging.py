@@ -9,6 +9,10 @@ from types import ModuleType
 from typing import Final
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
+ROOTS: Final = ("core", "exporter", "bridge", "predictor", "grafana")
+"""Folders of the checkout that each hold a part of the package."""
+MACHINE_CODE_VARIABLE: Final = "KERNELCAST_MACHINE_CODE"
+"""See `hatch_build.py`, which reads it."""
 
 
 def load_build_hook() -> ModuleType:

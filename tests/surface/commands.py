@@ -23,8 +23,6 @@ from kernelcast.wire import errors
 PARSED_BY_ARGPARSE: Final = {
     "kernelcast health": "kernelcast.cli.health",
     "kernelcast probe": "kernelcast.probe.command",
-    "kernelcast tune-replay": "kernelcast.cli.tune_replay",
-    "kernelcast tune-oracle": "kernelcast.tuning.replay.oracle_command",
     "python -m kernelcast.bridge.warm_up": "kernelcast.bridge.warm_up",
     "python -m kernelcast.probe.example": "kernelcast.probe.example",
 }
@@ -53,8 +51,7 @@ def exit_codes() -> dict[str, Any]:
             "probe: no program": ["probe"],
             "probe: a program that does not exist": ["probe", "--", f"{folder}/nowhere"],
             "probe: a program that cannot be run": ["probe", "--", folder],
-            "grafana generate --check, files differ": ["grafana", "generate", "--check", "--output", folder],
-            "grafana generate, an unknown profile": ["grafana", "generate", "--profile", "nothing"],
+            "grafana alertmanager-config, an unknown profile": ["grafana", "alertmanager-config", "--profile", "none"],
         }
         codes: dict[str, Any] = {name: quietly(partial(app.run, run)) for name, run in asked.items()}
     raised = {

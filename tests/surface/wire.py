@@ -41,7 +41,7 @@ def wire() -> dict[str, Any]:
 
 
 def _events() -> dict[str, dict[str, Any]]:
-    """A CloudEvent of each type; earlier revisions have no findings, marks and baselines."""
+    """A CloudEvent of each type."""
     finding = events.to_event(FINDING, source="/kernelcast/test", time_ns=1, event_id="finding")
     mark = events.to_event(MARK, source="/kernelcast/test", time_ns=1, event_id="mark")
     node = baselines.NodeBaseline("node1", 1e-3, 0.02, 400, "v3", 7)

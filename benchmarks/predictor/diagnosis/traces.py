@@ -50,13 +50,13 @@ def signals_of(path: Path) -> dict[ProgramOnDevice, dict[Signal, float]]:
         for report in source.poll(now_ns).reports:
             aggregator.report(report)
         for program in aggregator.samples(now_ns):
-            _send(list(program.samples), decoder, feed)
+            _send(list(program.samples), decoder, feed, now_ns / 1e9)
     return read_signals(windows, nullcontext())
 
 
-def _send(samples: list[Sample], decoder: Decoder, feed: WindowFeed) -> None:
+def _send(samples: list[Sample], decoder: Decoder, feed: WindowFeed, now_seconds: float) -> None:
     bodies = [export.body for export in encode(NODE, samples, scope="replay")]
-    feed.take(decoder.decode(bodies), [0] * len(bodies), now_seconds=0.0)
+    feed.take(decoder.decode(bodies), [0] * len(bodies), now_seconds=now_seconds)
 
 
 def run(options: Options) -> dict[str, Any]:

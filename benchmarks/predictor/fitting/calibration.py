@@ -16,7 +16,7 @@ from benchmarks.predictor.simulation.generate import generate
 from benchmarks.predictor.simulation.scenario import CONTENTION, NEVER, Scenarios
 
 from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.predictor.passage.calibration import SIMULATION, isotonic
+from kernelcast.predictor.passage.calibration import SIMULATION
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 
 SEEDS: Final = range(100_001, 100_007)
@@ -93,6 +93,19 @@ def _fit(said: Floats, came: Bools, weight: Floats, faulty: Bools, *, seconds: f
         "computed": [round(float(value), 6) for value in computed],
         "calibrated": [round(float(value), 5) for value in calibrated],
     }
+
+
+def isotonic(values: Floats, weight: Floats) -> Floats:
+    """The closest sequence that does not descend, by weighted least squares: pool adjacent violators."""
+    pools: list[tuple[float, float, int]] = []
+    for value, mass in zip(values.tolist(), weight.tolist(), strict=True):
+        pool = (value, mass, 1)
+        while pools and pools[-1][0] > pool[0]:
+            before = pools.pop()
+            total = before[1] + pool[1]
+            pool = ((before[0] * before[1] + pool[0] * pool[1]) / total, total, before[2] + pool[2])
+        pools.append(pool)
+    return np.concatenate([np.full(size, value) for value, _, size in pools])
 
 
 if __name__ == "__main__":

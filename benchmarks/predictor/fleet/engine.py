@@ -13,11 +13,11 @@ from kernelcast.predictor.alarms.alarms import Alarms
 from kernelcast.predictor.alarms.grouping import DevicePrograms
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.causes import from_peers
 from kernelcast.predictor.causes.features import features
 from kernelcast.predictor.causes.find import Found, find
 from kernelcast.predictor.causes.observed import Around, Observed
 from kernelcast.predictor.cycle.causes.device_faults import observed_finding
+from kernelcast.predictor.cycle.causes.stragglers import straggler
 from kernelcast.predictor.peers.detector import PeerDetector
 from kernelcast.predictor.peers.groups import PeerGroups
 from kernelcast.predictor.peers.panel import PeerStep
@@ -169,17 +169,17 @@ class FleetEngine:
             if number not in self._detectors:
                 self._detectors[number] = _peer_detector(job)
             detector = self._detectors[number]
-            detector.observe(PeerStep.of_compute(end - job.begin, durations[job.gpus]))
+            detector.observe(PeerStep(end - job.begin, durations[job.gpus][:, None]))
             for worker in detector.findings:
                 gpu = int(job.gpus[worker.worker])
                 # A worker is a series of its own beside those of its kernels, as in `cycle.causes.stragglers`.
                 labels = tuple(pair for pair in self._labels_of(True, gpu, end - 1) if pair[0] != "kernel")
-                where = from_peers.Where(labels, START_NS + (end - 1) * STEP_NS, START_NS + end * STEP_NS)
+                begin_ns, end_ns = START_NS + (end - 1) * STEP_NS, START_NS + end * STEP_NS
                 # Its own features may show why it is slow; the comparison with peers among them adds nothing.
                 own = self._kernel_found[gpu].first_of(SPEED)
                 explained = own is not None and own.severity is Severity.PAGE
-                found = own if own and explained else from_peers.straggler(worker, where)
-                yield observed_finding(found, labels, where.end_ns, kernel.DURATION.prometheus_name)
+                found = own if own and explained else straggler(worker, labels, begin_ns, end_ns)
+                yield observed_finding(found, labels, end_ns, kernel.DURATION.prometheus_name)
 
     def _look_for_causes(self, end: int) -> None:
         """Look for causes in all GPUs, and in the kernels on them."""
@@ -227,7 +227,7 @@ def _device_labels(recording: Recording, gpu: int) -> tuple[tuple[str, str], ...
 
 def _peer_detector(job: Job) -> PeerDetector:
     """All ranks of a job are peers: they do the same work."""
-    return PeerDetector(PeerGroups.unaligned(np.zeros(len(job.gpus), dtype=np.int64)))
+    return PeerDetector(PeerGroups.of(np.zeros(len(job.gpus), dtype=np.int64)))
 
 
 def _times(seconds: Floats) -> tuple[float | None, float | None, float | None]:

@@ -10,10 +10,9 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from benchmarks.predictor.traces.transfers import transfer_times
 from numpy.typing import NDArray
 
-from kernelcast.predictor.peers import Links, PeerGroups, PeerStep
+from kernelcast.predictor.peers import PeerGroups, PeerStep
 
 COLUMNS: Final = ("dp_rank", "stage", "rank", "step", "optype", "duration", "mb_id", "seq_id")
 WORKER: Final = ["stage", "dp_rank"]
@@ -26,7 +25,6 @@ class Trace:
     Attributes:
         stage: Shape (workers,), the pipeline stage of each worker.
         dp_rank: Shape (workers,), the data-parallel rank of each worker.
-        links: Links between neighbouring stages.
         steps: The steps, by number. Ranks that share stage and data-parallel rank (tensor parallelism) are one
             worker; the slowest of them counts.
         stages_known: Whether the detector knows the stages; live, it sees only which kernels a rank launches.
@@ -34,16 +32,13 @@ class Trace:
 
     stage: NDArray[np.int64]
     dp_rank: NDArray[np.int64]
-    links: Links
     steps: list[PeerStep]
     stages_known: bool = True
 
     @property
     def groups(self) -> PeerGroups:
-        """The workers by stage and data-parallel rank, or all in one group."""
-        if not self.stages_known:
-            return PeerGroups.unaligned(np.zeros_like(self.stage))
-        return PeerGroups.of(self.stage, self.dp_rank)
+        """The workers by stage, or all in one group."""
+        return PeerGroups.of(self.stage if self.stages_known else np.zeros_like(self.stage))
 
 
 def files(path: Path) -> list[Path]:
@@ -79,11 +74,8 @@ def of_rows(rows: pd.DataFrame) -> Trace:
         tensor=rows.groupby(WORKER)["rank"].rank(method="dense").astype(int),
     )
     units = _units(rows, len(numbers), len(workers))
-    links, transfers, count = transfer_times(rows, len(numbers))
-    steps = [
-        PeerStep(int(number), units[at], transfers[at], count[at].astype(np.int64)) for at, number in enumerate(numbers)
-    ]
-    return Trace(workers["stage"].to_numpy(), workers["dp_rank"].to_numpy(), links, steps)
+    steps = [PeerStep(int(number), units[at]) for at, number in enumerate(numbers)]
+    return Trace(workers["stage"].to_numpy(), workers["dp_rank"].to_numpy(), steps)
 
 
 def _index(workers: pd.DataFrame, rows: pd.DataFrame) -> NDArray[np.int64]:

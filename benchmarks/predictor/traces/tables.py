@@ -17,11 +17,9 @@ def _recording(name: str, recording: dict[str, Any]) -> str:
         f"stage {found['stage']}, dp_rank {found['dp_rank']}: {found['ratio']:.2f}-fold, named at step {found['step']}"
         for found in recording["named"]
     ]
-    shares = ", ".join(f"{reason} {share:.1%}" for reason, share in recording["shares"].items())
     lines = [
         f"{name}: {recording['workers']} workers, {recording['steps']} steps",
         f"  named: {'; '.join(named) or 'no worker'}",
-        f"  division: {recording['division']} (estimated prolongation: {shares})",
         *(f"  {detector}: {len(found)} workers" for detector, found in recording["other_detectors"].items()),
     ]
     if "injected" in recording:
@@ -42,14 +40,11 @@ def _injected(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _simulated(kinds: dict[str, Any]) -> str:
-    divisions = ("none", "stage", "sequence", "link")
-    head = f"{'simulated jobs':30} {'jobs':>5} " + " ".join(f"{name:>8}" for name in divisions)
-    lines = [f"{head} {'slow':>5} {'named ≤ 3':>9} {'false':>5} per 1,000 worker-steps"]
+    lines = [f"{'simulated jobs':30} {'jobs':>5} {'slow':>5} {'named ≤ 3':>9} {'false':>5} per 1,000 worker-steps"]
     for kind, score in kinds.items():
-        counts = " ".join(f"{score['divisions'].get(name, 0):>8}" for name in divisions)
         named = "-" if score["named_within_3"] is None else score["named_within_3"]
         lines.append(
-            f"{kind:30} {score['jobs']:>5} {counts} {score['slow_workers']:>5} {named:>9}"
+            f"{kind:30} {score['jobs']:>5} {score['slow_workers']:>5} {named:>9}"
             f" {score['falsely_named']:>5} {score['false_per_1000_worker_steps']:>8}"
         )
     return "\n".join(lines)

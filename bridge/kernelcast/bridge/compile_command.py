@@ -15,6 +15,7 @@ from kernelcast.bridge.warm_up import PARTS, CompilationUnit
 from kernelcast.columnar.compiled import code_cache
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
+COMMAND: Final = (sys.executable, "-m", "kernelcast.cli", "compile")
 WORKER: Final = (sys.executable, "-m", "kernelcast.bridge.warm_up")
 REMEDY: Final = "set NUMBA_CACHE_DIR to a directory that this user can write, and give the daemons the same value"
 
@@ -27,15 +28,22 @@ def compile_(
     check: Annotated[
         bool, typer.Option("--check", help="Compile nothing; fail if a daemon of this user would have to compile.")
     ] = False,
+    portable: Annotated[
+        bool, typer.Option("--portable", help="Compile for all newer processors, as a wheel or an image needs.")
+    ] = False,
     cores: Annotated[int, typer.Option(help="Processes that compile at a time; 0: one per core.", min=0)] = 0,
 ) -> None:
     """Compile the loops of bridge and predictor, and keep their machine code on disk.
 
     It takes a minute or two of a core, once per version, processor type and user. A daemon that finds no machine code
     compiles by itself when it starts. Machine code is stored in NUMBA_CACHE_DIR, or beside the installed files, or in
-    the cache directory of the user. It is made for this processor, or for the one that NUMBA_CPU_NAME and
-    NUMBA_CPU_FEATURES name.
+    the cache directory of the user. It is made for this processor, with --portable for every x86-64 with AVX2, or every
+    ARM of 64 bits.
     """
+    if portable:
+        # numba asks for the processor when it is imported, which has happened here.
+        command = [*COMMAND, *(parts or ()), "--cores", str(cores), *(("--check",) if check else ())]
+        raise typer.Exit(subprocess.call(command, env={**os.environ, **code_cache.portable_environment()}))
     chosen = _chosen(parts or ())
     if check:
         raise typer.Exit(subprocess.call([*WORKER, "--check"]))

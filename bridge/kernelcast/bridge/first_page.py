@@ -7,12 +7,11 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
-
 from kernelcast.bridge.pages.layout import Layout, SnapshotSource, StoreSnapshot
 from kernelcast.bridge.pages.view import SeriesView
 from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM
+from kernelcast.runtime import prometheus_text
+from kernelcast.runtime.prometheus_text import TextSample
 from kernelcast.view.page import ROWS, ScrapedPage, page_of
 from kernelcast.wire.catalogue.bridge import CAUGHT_UP
 from kernelcast.wire.errors import PageError
@@ -50,7 +49,7 @@ class StorePages:
         page.bridge[CAUGHT_UP.prometheus_name] = 1.0
         return page
 
-    def _samples(self, snapshot: StoreSnapshot) -> Iterator[Sample]:
+    def _samples(self, snapshot: StoreSnapshot) -> Iterator[TextSample]:
         layout, values = snapshot.layout, snapshot.values
         for number, family in enumerate(layout.families):
             first = int(layout.starts[number])
@@ -58,11 +57,11 @@ class StorePages:
                 labels, flags = self._labels_of(position), int(values.flags[position])
                 if values.schema[position] == NOT_A_HISTOGRAM:
                     value = values.integer[position] if flags & INTEGER else values.value[position]
-                    yield Sample(family.name, labels, float(value))
+                    yield TextSample(family.name, labels, float(value))
                     continue
                 total = float(values.value[position]) if flags & HAS_SUM else math.nan
-                yield Sample(f"{family.name}_sum", labels, total)
-                yield Sample(f"{family.name}_count", labels, float(values.integer[position]))
+                yield TextSample(f"{family.name}_sum", labels, total)
+                yield TextSample(f"{family.name}_count", labels, float(values.integer[position]))
 
     def _labels_of(self, position: int) -> dict[str, str]:
         labels = self._labels.get(position)
@@ -78,5 +77,5 @@ class StorePages:
 def parsed_labels(rendered: bytes) -> dict[str, str]:
     """Labels of a series from the text of its page."""
     text = rendered.decode("utf-8", "replace").strip().strip("{}").rstrip(",")
-    family = next(iter(text_string_to_metric_families(f"x{{{text}}} 0\n")))
-    return dict(family.samples[0].labels)
+    pairs, _ = prometheus_text.labels(f"{text}}}", 0)
+    return {name: value or "" for name, value in pairs}

@@ -114,8 +114,8 @@ def _checked() -> int:
     if compiled:
         sys.stderr.write(
             f"{len(compiled)} functions had no machine code on disk and were compiled: {', '.join(compiled)}; it is of "
-            "other sources, another processor or another version of numba, or lies elsewhere: compare NUMBA_CACHE_DIR, "
-            "NUMBA_CPU_NAME and NUMBA_CPU_FEATURES with those of the process that wrote it\n"
+            "other sources, another processor or another version of numba, or lies elsewhere: compare NUMBA_CACHE_DIR "
+            "with that of the process that wrote it, and `kernelcast compile --portable` for another processor\n"
         )
     return 1 if compiled else 0
 

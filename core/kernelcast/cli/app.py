@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kernelcast.cli.early_stop import UNTIL_STOPPED, exiting_on_sigterm
+from kernelcast.cli.examples import add_examples
 from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME, report
 from kernelcast.runtime.lean_imports import import_structlog_without_rich
 from kernelcast.wire.errors import ConfigurationError, KernelcastError, MissingExtraError
@@ -52,39 +53,18 @@ class Listing:
 LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
     {
         "demo": Listing("Run the whole loop on this machine and watch it.", "all"),
+        "probe": Listing("Run a program with the probe in it.", "probe", "kernelcast.probe.command:main", plain=True),
         "exporter": Listing("The node's daemon: GPUs and programs to Kafka and /metrics.", "exporter"),
         "bridge": Listing("Kafka to Prometheus, and Alertmanager's alerts to Kafka.", "bridge"),
         "predictor": Listing("Forecasts, predicted degradation and tuning hints.", "predictor"),
-        "backtest": Listing("Forecasts, anomalies and alerts of recorded series, from CSV.", "predictor"),
-        "compile": Listing(
-            "Compile what bridge and predictor run, before they start.",
-            "bridge",
-            "kernelcast.bridge.compile_command:compile_",
-        ),
-        "probe": Listing("Run a program with the probe in it.", "probe", "kernelcast.probe.command:main", plain=True),
-        "replay": Listing("Publish a Kineto or Nsight Systems recording as if it ran now.", "replay"),
-        "simulate": Listing("Publish simulated GPUs with known faults.", "replay"),
-        "grafana": Listing("Dashboards: generate them, write them for Grafana, push them.", "grafana"),
-        "rules": Listing("Rules for Prometheus or its operator.", "grafana"),
-        "scrape": Listing("Scrape configuration for Prometheus, or monitors for its operator.", "grafana"),
         "top": Listing(
             "Watch GPUs and kernels of an exporter or a bridge, live.", "runtime", "kernelcast.cli.top.command:top"
         ),
-        "tune-replay": Listing(
-            "Tune against a recording that the tuner cannot read.",
-            "runtime",
-            "kernelcast.cli.tune_replay:main",
-            plain=True,
-        ),
-        "tune-oracle": Listing(
-            "Answer measurements from a recording, for tune-replay.",
-            "runtime",
-            "kernelcast.tuning.replay.oracle_command:main",
-            plain=True,
-        ),
+        "doctor": Listing("Check this machine and say what to do.", "runtime", "kernelcast.cli.doctor.command:doctor"),
         "topics": Listing(
             "List Kafka's topics, or create and correct them.", "runtime", "kernelcast.cli.topics:topics"
         ),
+        "grafana": Listing("Dashboards for Grafana, with rules and configurations: write or push them.", "grafana"),
         "findings": Listing(
             "List the predictor's findings, and answer them.", "runtime", "kernelcast.cli.findings:findings"
         ),
@@ -93,6 +73,16 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
             "runtime",
             "kernelcast.cli.hints.command:hints",
         ),
+        "backtest": Listing("Forecasts, anomalies and alerts of recorded series, from CSV.", "predictor"),
+        "compile": Listing(
+            "Compile what bridge and predictor run, before they start.",
+            "bridge",
+            "kernelcast.bridge.compile_command:compile_",
+        ),
+        "replay": Listing("Publish a Kineto or Nsight Systems recording as if it ran now.", "replay"),
+        "simulate": Listing("Publish simulated GPUs with known faults.", "replay"),
+        "rules": Listing("Rules for Prometheus or its operator.", "grafana"),
+        "scrape": Listing("Scrape configuration for Prometheus, or monitors for its operator.", "grafana"),
         "explain": Listing(
             "Ask a running predictor about one series.", "predictor", "kernelcast.predictor.explain_command:explain"
         ),
@@ -100,9 +90,12 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "health": Listing(
             "Ask a daemon whether it works, for container engines.", "probe", "kernelcast.cli.health:main", plain=True
         ),
-        "doctor": Listing("Check this machine and say what to do.", "runtime", "kernelcast.cli.doctor.command:doctor"),
     }
 )
+FIRST: Final = frozenset(
+    {"demo", "probe", "exporter", "bridge", "predictor", "top", "doctor", "topics", "grafana", "findings", "hints"}
+)
+"""What users need first; `--help` shows the other commands below them."""
 
 
 def run(arguments: Sequence[str], *, found: Iterable[EntryPoint] | None = None) -> int:
@@ -179,7 +172,9 @@ def _invoke(name: str, target: str, arguments: Sequence[str]) -> int:
                 app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
                 app.command()(command)
                 command = app
-            command(list(arguments), prog_name=f"{PROGRAM} {name}")
+            parser = typer.main.get_command(command)
+            add_examples(parser, name)
+            parser(list(arguments), prog_name=f"{PROGRAM} {name}")
     except ModuleNotFoundError as error:
         raise _missing_extra(name, error) from error
     except SystemExit as end:
@@ -210,11 +205,13 @@ def _exit_code(end: SystemExit) -> int:
 def _help(commands: Mapping[str, str]) -> str:
     width = max(map(len, commands)) + 2
     lines = [f"Usage: {PROGRAM} COMMAND [OPTIONS]", "", "GPU kernels over Kafka into Prometheus and Grafana.", ""]
-    lines.append("Commands:")
-    for name, target in commands.items():
-        help_line = LISTINGS[name].help if name in LISTINGS else f"From {target}."
-        lines.append(f"  {name:<{width}}{help_line}")
-    lines += ["", f"`{PROGRAM} COMMAND --help` says more; `{PROGRAM} --version` says which this is.", ""]
+    for heading, chosen in (("Commands:", FIRST), ("More:", commands.keys() - FIRST)):
+        lines.append(heading)
+        for name in (one for one in commands if one in chosen):
+            help_line = LISTINGS[name].help if name in LISTINGS else f"From {commands[name]}."
+            lines.append(f"  {name:<{width}}{help_line}")
+        lines.append("")
+    lines += [f"`{PROGRAM} COMMAND --help` says more; `{PROGRAM} --version` says which this is.", ""]
     return "\n".join(lines)
 
 

@@ -1,8 +1,8 @@
 """Values between a campaign and its caller: requests, answers, verdicts, and the campaign's limits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.experiment import Decision, Rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,10 @@ class CampaignRules:
         final_share: Finalists are within this share of the best.
         final_rounds: Most launches of a finalist in this comparison.
         proofs: Most experiments.
+        few: Candidates up to which a space is not searched: an experiment compares each.
+        patience: Launches in which one of these may settle, in a second experiment, if it was slow in a first one.
         proof_launches: Most launches of one experiment.
+        experiment: Limits of an experiment.
         resumed: Most results of an earlier campaign that are measured again.
         launches: Most launches in all for a budget of up to 200 configurations, in proportion above; no experiment
             begins that could exceed it.
@@ -33,18 +36,26 @@ class CampaignRules:
     final_share: float = 0.15
     final_rounds: int = 20
     proofs: int = 2
-    proof_launches: int = 520
+    few: int = 3
+    patience: int = 24
+    proof_launches: int = 6000
+    experiment: Rules = field(default_factory=Rules)
     resumed: int = 5
-    launches: int = 1500
+    launches: int = 15_000
     minimum_gain: float = 0.01
+
+    def by_epoch(self) -> "CampaignRules":
+        """Return the limits for launches that are epochs: an experiment has fewer, and less patience."""
+        return replace(self, experiment=self.experiment.by_epoch(), patience=2)
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """A configuration to run, and the number of launches in a row."""
+    """A configuration to run, and the number of launches in a row; `may_wait`: it need not follow the one before."""
 
     ordinal: int
     launches: int
+    may_wait: bool = True
 
 
 @dataclass(frozen=True, slots=True)

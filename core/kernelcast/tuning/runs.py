@@ -25,8 +25,8 @@ from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVe
 SET: Final = "KERNELCAST_SET"
 KEPT, FAILED, USAGE, NOT_KEPT = 0, 1, 2, 3
 """Exit codes."""
-PROCESSES: Final = Rules(discarded=0, kept_launches=1, maximum_new=40)
-"""A process has nothing left of the one before: no run is discarded, and a block has four."""
+PROCESSES: Final = Rules(settle=0, maximum_new=40).by_epoch()
+"""A process has nothing left of the one before: no run is left out, and a block has four."""
 
 
 class RunFailedError(Exception):
@@ -61,9 +61,7 @@ def prove(
     Raises:
         RunFailedError: A run with the old values failed.
     """
-    experiment = Experiment(
-        seed=seed, minimum_gain=rules.minimum_gain, maximum_new=rules.maximum_new, rules=rules, attributed=True
-    )
+    experiment = Experiment(seed=seed, rules=rules, attributed=True)
     while (verdict := experiment.verdict()) is None:
         if experiment.waiting:
             experiment.end_of_records()

@@ -50,6 +50,7 @@ class LaunchTimes:
         self.reference = reference
         self.launches = 0
         self.measured: dict[int, Launches] = {}
+        self._proof_lost = self._usual = 0.0
         self._numbers: list[float] = []
         self._levels: list[float] = []
         self._spreads: list[float] = []
@@ -67,6 +68,16 @@ class LaunchTimes:
         record.logs.extend(map(log, times))
         if ordinal == self.reference:
             self._visit(list(numbers)[first:], record.logs[-len(times) :][first:])
+
+    def add_proof(self, ordinal: int, times: Sequence[float]) -> None:
+        """Add launches of an experiment, which has estimates of its own: they count as launches and as lost time."""
+        if ordinal not in self.measured:
+            self.measured[ordinal] = Launches([self.launches], [log(times[0])])
+        self.launches += len(times)
+        if ordinal == self.reference:
+            self._usual = times[-1]
+        usual = self._usual or exp(self.level(self.launches)) * self.estimate(self.reference)
+        self._proof_lost += sum(max(0.0, time / usual - 1) for time in times)
 
     def _visit(self, numbers: list[int], logs: list[float]) -> None:
         if not numbers:
@@ -132,4 +143,5 @@ class LaunchTimes:
             for record in self.measured.values()
             for number, value in zip(record.numbers, record.logs, strict=True)
         )
+        lost += self._proof_lost * reference
         return lost / (reference * self.launches) if self.launches else 0.0

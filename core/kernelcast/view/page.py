@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
-
+from kernelcast.runtime.prometheus_text import LINE_FEED, TextSample, samples
 from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel, predictor
 from kernelcast.wire.catalogue.devices import device, gpu
-from kernelcast.wire.errors import PageError
+from kernelcast.wire.errors import DecodeError, PageError
 
 _STEP_ROWS: Final = (
     *(kernel.STEPS, kernel.ITEMS, kernel.STEP_SECONDS, kernel.PHASE_SECONDS),
@@ -221,27 +219,21 @@ def read(exposition: str) -> ScrapedPage:
     Raises:
         PageError: A line of ours is malformed, as where an answer was cut.
     """
-    # Only a line feed ends a line: `splitlines` would also split at a line separator of Unicode within a label.
     try:
-        families = text_string_to_metric_families(_shown(exposition.split("\n")))
-        return page_of(sample for family in families for sample in family.samples)
-    except (ValueError, KeyError, OverflowError) as error:
-        raise PageError(f"the page is no text exposition: {error!r}") from None
+        return page_of(samples(line for line in exposition.split(LINE_FEED) if line.startswith(_SHOWN)))
+    except (DecodeError, ValueError, KeyError, OverflowError) as error:
+        raise PageError(f"the page is no text exposition: {error}") from None
 
 
-def page_of(samples: Iterable[Sample]) -> ScrapedPage:
+def page_of(shown: Iterable[TextSample]) -> ScrapedPage:
     """The content of a page with these samples; those that are not shown add nothing."""
     page = ScrapedPage()
-    for sample in samples:
+    for sample in shown:
         _add(page, sample)
     return page
 
 
-def _shown(lines: Iterable[str]) -> str:
-    return "\n".join(line for line in lines if line.startswith(_SHOWN))
-
-
-def _add(page: ScrapedPage, sample: Sample) -> None:
+def _add(page: ScrapedPage, sample: TextSample) -> None:
     name, labels = sample.name, sample.labels
     if name.startswith("DCGM_") or name == gpu.GPU_UP.prometheus_name:
         key = (labels.get("Hostname", ""), labels.get("gpu", ""))
@@ -265,7 +257,7 @@ def _add(page: ScrapedPage, sample: Sample) -> None:
         _add_kernel(page, sample)
 
 
-def _add_times(page: ScrapedPage, sample: Sample) -> None:
+def _add_times(page: ScrapedPage, sample: TextSample) -> None:
     times = page.times[program_of(sample.labels)]
     if sample.name == kernel.PROBE_RUNNING.prometheus_name:
         times.running += sample.value
@@ -273,7 +265,7 @@ def _add_times(page: ScrapedPage, sample: Sample) -> None:
         times.measured += sample.value
 
 
-def _add_forecast(page: ScrapedPage, sample: Sample) -> None:
+def _add_forecast(page: ScrapedPage, sample: TextSample) -> None:
     if sample.name == forecast.FORECAST_VALUE.prometheus_name:
         page.forecasts += 1
     elif sample.name == forecast.JUDGED_SERIES.prometheus_name:
@@ -286,7 +278,7 @@ def _add_forecast(page: ScrapedPage, sample: Sample) -> None:
         page.crossed.append((sample.labels, sample.value))
 
 
-def _add_producer(page: ScrapedPage, sample: Sample) -> None:
+def _add_producer(page: ScrapedPage, sample: TextSample) -> None:
     key = (sample.labels.get("job", ""), sample.labels.get("instance", ""))
     if sample.name == bridge.PRODUCER_UP.prometheus_name:
         page.producers[key] = bool(sample.value)
@@ -294,7 +286,7 @@ def _add_producer(page: ScrapedPage, sample: Sample) -> None:
         page.age_seconds = sample.value if page.age_seconds is None else min(page.age_seconds, sample.value)
 
 
-def _add_hint(page: ScrapedPage, sample: Sample) -> None:
+def _add_hint(page: ScrapedPage, sample: TextSample) -> None:
     labels = sample.labels
     key = (labels.get("program", ""), labels.get("tunable", ""))
     if sample.name == forecast.HINTS_ISSUED.prometheus_name:
@@ -311,7 +303,7 @@ def _add_hint(page: ScrapedPage, sample: Sample) -> None:
         page.tunables[key] = labels.get("value", "")
 
 
-def _add_kernel(page: ScrapedPage, sample: Sample) -> None:
+def _add_kernel(page: ScrapedPage, sample: TextSample) -> None:
     labels = sample.labels
     if sample.name == kernel.KERNEL_INFO.prometheus_name:
         page.works[work_of(labels)] = tuple(sorted(labels.items()))
@@ -337,7 +329,7 @@ def _add_kernel(page: ScrapedPage, sample: Sample) -> None:
         series.count += sample.value
 
 
-def _add_steps(page: ScrapedPage, sample: Sample) -> None:
+def _add_steps(page: ScrapedPage, sample: TextSample) -> None:
     """Add a sample of a program's steps; of its versions, too; rows about its memory and compilations add nothing."""
     name, labels, value = sample.name, sample.labels, sample.value
     if name == kernel.PROGRAM_INFO.prometheus_name:

@@ -21,7 +21,6 @@
     ├── PrometheusError         Prometheus is unreachable, or refused a query
     ├── TunableError            a tunable registered wrongly, in the program's own process
     │   └── SpaceError          a search space, or a configuration of one, that cannot be used
-    ├── OracleError             the process that measures configurations broke its protocol or ended early
     └── WindowError             too few or unusable observations for a model
 """
 
@@ -126,10 +125,6 @@ class TunableError(KernelcastError):
 
 class SpaceError(TunableError):
     """A search space whose parameters, valid configurations or start cannot be used, or a configuration outside it."""
-
-
-class OracleError(KernelcastError):
-    """The process that measures configurations for `kernelcast tune-replay` broke the protocol or ended early."""
 
 
 class WindowError(KernelcastError):

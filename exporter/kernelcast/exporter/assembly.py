@@ -8,7 +8,7 @@ import gc
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,8 @@ from kernelcast.exporter.hints.inbox import HintInbox, HintReader, InboxByTopic
 from kernelcast.exporter.hints.orders import OrderInbox, StoppedFile
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
-from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.kernel_log import kernel_log_source
+from kernelcast.exporter.nccl_inspector import nccl_inspector_source
 from kernelcast.exporter.nvml.control import ControlSocket
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.dcgm_watch import DeviceMetrics
@@ -42,6 +42,8 @@ from kernelcast.exporter.programs.limits import ProbeLimits
 from kernelcast.exporter.programs.server import ProbeServer
 from kernelcast.exporter.programs.standing import StandingLimits
 from kernelcast.exporter.schedule import phase_of
+from kernelcast.exporter.scrape import scrape_source
+from kernelcast.exporter.scrape.gpus import NodeGpu
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals.aggregate import Aggregator
@@ -62,6 +64,7 @@ from kernelcast.runtime.web.server import WebServer
 from kernelcast.view.first_page import FirstPage
 from kernelcast.view.html import STYLE
 from kernelcast.view.page import read
+from kernelcast.wire.identity import Device
 from kernelcast.wire.topics import ALERTS, HINTS, ORDERS, POLICY
 from kernelcast.wire.tuning.pauses import PAUSED_FILE, SPACES_FILE
 
@@ -87,8 +90,8 @@ def run(
         manager: systemd, where it started this process.
 
     Raises:
-        ConfigurationError: An address, a directory or a property cannot be used.
-        SourceError: The socket or the GPUs cannot be used.
+        ConfigurationError: An address, a directory, a property or the probe's socket cannot be used.
+        SourceError: The GPUs cannot be used.
     """
     share_one_heap()
     connect.check(settings.kafka)
@@ -100,6 +103,8 @@ def run(
         return_freed_memory()
         _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))
         daemon.run(shutdown)
+    # What Kafka has not taken by now was logged as a warning.
+    _log.info("exporter stopped", state_saved_in=str(settings.state_directory or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +226,7 @@ def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
         nvml.users = users
     server = _probe_server(assembly, nvml, state)
     server.name_images(users.image_of_pid)
-    others = _other_sources(assembly, nvml)
+    others = _other_sources(assembly, nvml, users)
     writing = stack.enter_context(DeviceMetrics(settings, has_gpus=nvml is not None))
     programs = ProgramUsers(server.processes, users.labels_of_pid)
     control = _control(settings.state_directory, sampler) if nvml is not None else []
@@ -231,15 +236,25 @@ def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
     return NodeParts(sampler, counters, writing, users, server, sources)
 
 
-def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None) -> list[Source]:
-    """The sources that the settings switch on: TPUs, InfiniBand, the kernel's log."""
+def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None, users: CurrentUsers) -> list[Source]:
+    """The sources that the settings switch on: TPUs, the kernel's log, NCCL Inspector, inference engines."""
     settings, hostname, registry = assembly.settings, assembly.hostname, assembly.registry
+
+    def devices() -> Sequence[Device]:
+        return nvml.devices if nvml is not None else ()
+
+    def gpus() -> Sequence[NodeGpu]:
+        reading = nvml.reading if nvml is not None else None
+        return [
+            NodeGpu(gpu.uuid, gpu.index, gpu.gi_id, tuple(one.pid for one in gpu.processes), users.labels_for(gpu))
+            for gpu in (reading.gpus if reading is not None else ())
+        ]
+
     made = (
         tpu_source(settings, hostname=hostname, registry=registry),
-        infiniband_source(settings, hostname=hostname, registry=registry),
-        kernel_log_source(
-            settings, hostname=hostname, registry=registry, devices=lambda: nvml.devices if nvml is not None else ()
-        ),
+        kernel_log_source(settings, hostname=hostname, registry=registry, devices=devices),
+        nccl_inspector_source(settings, hostname=hostname, registry=registry, devices=devices),
+        scrape_source(settings, hostname=hostname, registry=registry, gpus=gpus),
     )
     return [source for source in made if source]
 

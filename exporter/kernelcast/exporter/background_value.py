@@ -1,6 +1,6 @@
 """A value that a background thread keeps up to date, so that the daemon's loop never waits for a slow source.
 
-Sources that may block use it: the kubelet, the API server, job directories, InfiniBand's sysfs, the kernel's log, TPUs.
+Sources that may block use it: the kubelet, the API server, job directories, the kernel's log, TPUs.
 """
 
 import threading

@@ -78,7 +78,7 @@ class Pipeline:
         devices, done = self._poll(now_ns)
         if self._relay_outcomes is not None:
             self._relay_outcomes(now_ns)
-        devices += tuple(self._aggregator.meter(devices))
+        devices += tuple(self._aggregator.meter(devices, now_ns))
         before = self._publisher.points
         programs = tuple(self._aggregator.samples(now_ns))
         if self._save_state is not None:

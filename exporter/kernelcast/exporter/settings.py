@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -11,7 +12,6 @@ from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings
 
 ALL_KERNELS: Final = "all"
 KUBELET_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
-INFINIBAND_DIRECTORY: Final = Path("/sys/class/infiniband")
 DCGM_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
 
 
@@ -75,6 +75,43 @@ class StandingSettings(Section):
     long_seconds: Annotated[float, Field(ge=1, le=86_400, allow_inf_nan=False)] = 600.0
 
 
+class NcclInspectorSettings(Section):
+    """Files of NVIDIA's NCCL Inspector, a plugin of NCCL.
+
+    Attributes:
+        directory: Its NCCL_INSPECTOR_DUMP_DIR; null reads none.
+        interval_seconds: Its NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS, in seconds; after three of them without
+            a new file its series end.
+    """
+
+    directory: Path | None = None
+    interval_seconds: Annotated[
+        float, Field(ge=30, le=3600, allow_inf_nan=False), Remedy("the plugin writes each 30 s at most")
+    ] = 30.0
+
+
+def _as_page_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
+        raise ValueError(f"is {value!r}, which is no URL of a page")
+    return value
+
+
+class ScrapeSettings(Section):
+    """Pages of inference engines on this node, where no Prometheus reads them.
+
+    Attributes:
+        urls: Their URLs.
+        pods: Whether to read pods of this node that ask for it by the annotation kernelcast.io/scrape, such as
+            `8000/metrics`; needs the right to list pods.
+    """
+
+    urls: tuple[
+        Annotated[str, AfterValidator(_as_page_url), Remedy("write http://HOST:PORT/metrics, without a user")], ...
+    ] = ()
+    pods: OnOff = "off"
+
+
 class ExporterSettings(ServiceSettings):
     """Settings of the node daemon.
 
@@ -113,8 +150,8 @@ class ExporterSettings(ServiceSettings):
         kubernetes_node_name: The node's name in Kubernetes; if empty, `hostname`.
         kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
             needs a right that is not given by default.
-        infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has as well.
-        infiniband_directory: The kernel's directory of ports; differs in a container with the node's /sys elsewhere.
+        nccl_inspector: Bus bandwidth and time of NCCL's operations, where its plugin writes them.
+        scrape: Pages of inference engines.
         tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
         tpu_ports: Ports of such programs; if empty, TPU_RUNTIME_METRICS_PORTS, or 8431.
         job_mapping_directory: Directory in which a scheduler's prolog lists each GPU's jobs, as for dcgm-exporter.
@@ -164,7 +201,7 @@ class ExporterSettings(ServiceSettings):
     kubernetes_api_url: str = ""
     kubernetes_node_name: str = ""
     kernel_log: OnOff = "off"
-    infiniband: OnOff = "off"
-    infiniband_directory: Path = INFINIBAND_DIRECTORY
+    nccl_inspector: NcclInspectorSettings = NcclInspectorSettings()
+    scrape: ScrapeSettings = ScrapeSettings()
     tpu: Switch = "auto"
     tpu_ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = ()

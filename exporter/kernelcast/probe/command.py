@@ -36,7 +36,6 @@ VARIABLES: Final = {
     "--socket": "KERNELCAST_SOCKET",
     "--interval": "KERNELCAST_PROBE_INTERVAL_SECONDS",
     "--method": "KERNELCAST_PROBE_METHOD",
-    "--graphs": "KERNELCAST_CUPTI_GRAPHS",
     "--hints": "KERNELCAST_HINTS",
     "--standalone": "KERNELCAST_PROBE_STANDALONE",
     "--nvtx": "KERNELCAST_PROBE_NVTX",
@@ -45,7 +44,6 @@ VARIABLES: Final = {
 SWITCHES: Final = ("--standalone", "--nvtx")
 CHOICES: Final = {
     "--method": ("auto", "cupti", "event", "count", "manual"),
-    "--graphs": ("kernels", "whole"),
     "--hints": ("on", "off"),
 }
 
@@ -171,7 +169,9 @@ def _parsed(arguments: Sequence[str]) -> tuple[Options, list[str]]:
 def _parser() -> argparse.ArgumentParser:
     import argparse  # noqa: PLC0415  costs as much as an interpreter's start
 
-    parser = argparse.ArgumentParser(
+    from kernelcast.wire.options import OptionParser  # noqa: PLC0415  likewise
+
+    parser = OptionParser(
         prog="kernelcast probe",
         usage="kernelcast probe [options] -- PROGRAM [ARGUMENTS]",
         description=DESCRIPTION,
@@ -189,12 +189,6 @@ def _parser() -> argparse.ArgumentParser:
         choices=CHOICES["--method"],
         help="how kernels are measured; auto takes the best that is allowed, CUPTI only if KERNELCAST_CUPTI=1; "
         "manual includes only the program's own reports",
-    )
-    add(
-        "--graphs",
-        choices=CHOICES["--graphs"],
-        help="CUPTI's records of a CUDA graph: kernel by kernel in windows of the time (default), or one of the whole "
-        "graph all the time; a profiler that starts later may then see no kernels inside graphs",
     )
     add("--report", metavar="FILE.json", help="write the summary of the run there, and show it also without a terminal")
     add("--standalone", action="store_true", help="start an exporter beside the program, with /metrics of its own")

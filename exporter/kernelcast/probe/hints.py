@@ -124,8 +124,7 @@ class HintReceiver:
         if self._waiting and besides is not None and self._hint_for_this_process_waits():
             return "a hint waits"
         context, reason = self._context, self.councils.reason or self._stop_reason or self._switched_off
-        reason = reason or context.stop_file.reason() or context.pauses.spaces()
-        return reason or ("the budget for trials is spent" if context.budget.exhausted else "")
+        return reason or context.stop_file.reason() or context.pauses.spaces()
 
     def close(self) -> None:
         """End an open trial without a decision, because the program ends."""

@@ -204,7 +204,7 @@ class Probe:
         valid: Callable[[Any], Any] | None = None,
         check: Check | None = None,
         terms: SpaceTerms | None = None,
-        share: float = 0.01,
+        share: float | None = None,
     ) -> ProgramSpace:
         """Make a space of joint configurations; arguments as of the module's `space`, whose last ones are `terms`.
 
@@ -244,11 +244,12 @@ class Probe:
         """Number of the configuration in force, for `observe` of launches whose time is known later."""
         return self.recorder.configuration
 
-    def step(self, *, items: float = 0, epoch: bool = False) -> None:
+    def step(self, *, items: float = 0, flops: float = 0, epoch: bool = False) -> None:
         """A step of the program has ended: the only place where a tunable's value changes.
 
         Args:
             items: Units of work, such as samples, that the step processed; 0 if the program does not count them.
+            flops: Floating-point operations that the step needs on this process; 0 if they are not known.
             epoch: An epoch has ended, too.
         """
         if self._silent:
@@ -258,6 +259,9 @@ class Probe:
         self.steps += 1
         items = _units(items)
         self._progress.advance(perf_counter_ns(), items)
+        flops = _units(flops)
+        if flops:
+            self._progress.add_flops(flops)
         if self._stepping_thread != get_ident():  # else a signal handler has interrupted a step of its own thread
             self._at_boundary(items or 1.0, epoch=epoch)
 

@@ -156,11 +156,10 @@ class RunningTrial:
     ) -> None:
         self.trial = trial
         drawn = Random().randrange(2**32) if seed is None else seed  # noqa: S311  the order is no secret
+        rules = rules.by_epoch() if trial.tunable.terms.granularity == "epoch" else rules
         self.device_time_decides = device_time_decides(trial.tunable, recorder)
         self._experiment = Experiment(
             seed=drawn,
-            minimum_gain=rules.minimum_gain,
-            maximum_new=rules.maximum_new,
             rules=rules,
             attributed=self.device_time_decides and method_of(recorder) in METHODS_WITH_NUMBERS,
         )

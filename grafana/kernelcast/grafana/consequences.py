@@ -9,7 +9,6 @@ from typing import Final
 
 from kernelcast.grafana.rules import (
     findings,
-    forecasts,
     gpu_errors,
     hardware,
     hints,
@@ -57,7 +56,6 @@ _SHOWN_BY: Final = {
     "KernelcastGpuNeedsRecovery": "xid|nvlink|memory_errors|row_remapping",
     "KernelcastGpuMemoryUncorrectable": "memory_errors|row_remapping|xid",
     "KernelcastGpuRowRemapFailure": "row_remapping|memory_errors",
-    "KernelcastGpuMemoryRowsRemapped": "row_remapping|memory_errors",
     "KernelcastGpuRepairPending": "row_remapping|memory_errors",
     "KernelcastGpuNvlinkDown": "nvlink|xid",
     "KernelcastGpuNvlinkRecovers": "nvlink",
@@ -97,7 +95,6 @@ _FIXED: Final = (
             "KernelcastGpuNeedsRecovery",
             "KernelcastGpuNvlinkDown",
             "KernelcastGpuPcieLinkNarrow",
-            "KernelcastGpuPowerCapped",
             "KernelcastGpuRowsUnreadable",
             "KernelcastGpuSilent",
             "KernelcastGpuThrottling",
@@ -111,7 +108,6 @@ _FIXED: Final = (
     Consequences(
         "KernelcastGpuThrottling",
         (
-            "KernelcastGpuPowerCapped",
             "KernelcastGpuTimeLostToHeat",
             "KernelcastKernelSlower",
             "KernelcastStraggler",
@@ -119,15 +115,12 @@ _FIXED: Final = (
         _GPU,
     ),
     Consequences("KernelcastGpuPcieLinkNarrow", ("KernelcastStraggler",), _GPU),
-    Consequences(
-        "KernelcastGpuRowRemapFailure", ("KernelcastGpuMemoryRowsRemapped", "KernelcastGpuRepairPending"), _GPU
-    ),
+    Consequences("KernelcastGpuRowRemapFailure", ("KernelcastGpuRepairPending",), _GPU),
     Consequences("KernelcastGpuNvlinkDown", ("KernelcastGpuNvlinkRecovers",), _GPU),
     Consequences(
         "KernelcastInfinibandPortDown", ("KernelcastInfinibandErrors", "KernelcastInfinibandPortSlower"), _PORT
     ),
     Consequences("KernelcastSpoolDropping", ("KernelcastSpoolFilling",), ("instance",)),
-    Consequences("KernelcastDecodeFailures", ("KernelcastDeadLetters",), ("topic",)),
 )
 
 
@@ -136,7 +129,7 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
     programs = (kernels.alerts, probes.alerts, standing.alerts)
     of_gpus = _names((hardware.alerts, links.alerts, gpu_errors.alerts, *programs), profile)
     found = _names((findings.alerts,), profile)
-    predicted = _names((forecasts.alerts, hints.alerts), profile)
+    predicted = _names((hints.alerts,), profile)
     fresh, delivered = ([f"{one.alert}{rate}" for rate in (_FAST, "", _SLOWLY)] for one in objectives.OBJECTIVES)
     dead, silent, lag = "KernelcastExporterStale", "KernelcastProducerSilent", "KernelcastLagGrowing"
     through_the_bridge = (silent, "KernelcastClockAhead", *of_gpus, *predicted, *fresh)

@@ -65,7 +65,7 @@ _OF_A_NODE: Final = (
     Consequence("KernelcastProducerSilent", equal=("job", "instance")),
     Consequence("KernelcastGpu.+", equal=_NODE),
     Consequence(
-        "Kernelcast(Kernel.+|Infiniband.+|DegradationPredicted|BreachImminent|LimitPassed|WorkSlower|FaultObserved)",
+        "Kernelcast(Kernel.+|DegradationPredicted|BreachImminent|LimitPassed|WorkSlower|FaultObserved)",
         equal=_NODE,
     ),
 )
@@ -101,7 +101,7 @@ FAULTS: Final = (
         consequences=(
             Consequence("KernelcastGpuXidHardware", f'xid=~"{_MEMORY_XIDS}"'),
             Consequence("KernelcastGpuXid", f'xid=~"{_MEMORY_XIDS}"'),
-            Consequence("KernelcastGpuMemoryRowsRemapped|KernelcastGpuRepairPending"),
+            Consequence("KernelcastGpuRepairPending"),
         ),
     ),
     Fault(
@@ -110,7 +110,7 @@ FAULTS: Final = (
         "Uncorrectable memory errors",
         consequences=(
             Consequence("KernelcastGpuXid", f'xid=~"{_MEMORY_XIDS}"'),
-            Consequence("KernelcastGpuMemoryRowsRemapped|KernelcastGpuRepairPending"),
+            Consequence("KernelcastGpuRepairPending"),
         ),
     ),
     Fault(
@@ -118,7 +118,7 @@ FAULTS: Final = (
         "KernelcastGpuMemoryUncorrectable",
         "Memory errors",
         seen_seconds=30 * MINUTE,
-        consequences=(Consequence("KernelcastGpuMemoryRowsRemapped|KernelcastGpuRepairPending"),),
+        consequences=(Consequence("KernelcastGpuRepairPending"),),
     ),
     Fault("ecc-burst", "KernelcastGpuXid", "Memory errors", matcher='xid="92"'),
     Fault("xid", "KernelcastGpuXidApplication", "XIDs"),
@@ -176,7 +176,7 @@ FAULTS: Final = (
         consequences=(
             Consequence("KernelcastProducerSilent", equal=()),
             Consequence("KernelcastSpoolFilling", equal=()),
-            Consequence("Kernelcast(Gpu|Kernel|Infiniband).+", equal=()),
+            Consequence("Kernelcast(Gpu|Kernel).+", equal=()),
         ),
         is_service=True,
     ),

@@ -1,4 +1,4 @@
-"""All generated files as one tree, and its comparison with a directory: `kernelcast grafana generate`."""
+"""All generated files as one tree, and its comparison with a directory: `python -m lab.grafana generate`."""
 
 from pathlib import Path
 from typing import Final

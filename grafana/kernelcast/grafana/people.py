@@ -17,11 +17,11 @@ _PAGE: Final = '{{ template "kernelcast.text" . }}'
 _SUBJECT: Final = '{{ template "kernelcast.subject" . }}'
 _RUNBOOK_OR_PAGE: Final = "{{ with (index .Alerts 0).Annotations }}{{ or .runbook_url .dashboard_url }}{{ end }}"
 _HEADING: Final = (
-    "Made by `kernelcast grafana generate`: an example with every address filled in, to be adapted. No secret is in\n"
+    "Made by kernelcast: an example with every address filled in, to be adapted. No secret is in\n"
     f"this file: each is read from a file below {_SECRETS}. The texts are in {TEMPLATE_FILE}, beside this file.\n"
     "The routes of owners come first: alerts about a namespace, a program or a job go to the team that owns it."
 )
-TEMPLATE: Final = """{{/* Made by `kernelcast grafana generate`: the texts of messages to people. */}}
+TEMPLATE: Final = """{{/* Made by kernelcast: the texts of messages to people. */}}
 {{ define "kernelcast.subject" -}}
 [{{ .Status | toUpper }}{{ if eq .Status "firing" }} {{ .Alerts.Firing | len }}{{ end }}] \
 {{ .CommonLabels.severity }}: {{ .GroupLabels.alertname }}{{ with .GroupLabels.Hostname }} on {{ . }}{{ end }}\

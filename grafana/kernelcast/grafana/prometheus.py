@@ -10,9 +10,7 @@ from kernelcast.grafana.site import TRIAL, Site, Targets
 FILE: Final = "prometheus.yaml"
 
 _HEADING: Final = "Made by `kernelcast grafana prometheus-config`."
-_SUBJECTS: Final = (
-    "accelerator|anomaly|degradation|diagnosis|forecast|gpu|hint|infiniband|probe|program|tpu|trial|tunable"
-)
+_SUBJECTS: Final = "accelerator|degradation|diagnosis|forecast|gpu|hint|inference|nccl|probe|program|tpu|trial|tunable"
 TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|tpu_.+|kernelcast_({_SUBJECTS})_.+"
 """Series that reach Prometheus through Kafka and the bridge; a scrape of a daemon must not count them twice."""
 

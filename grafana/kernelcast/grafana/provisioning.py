@@ -10,7 +10,7 @@ DASHBOARDS_PATH: Final = "/var/lib/grafana/dashboards/kernelcast"
 DATASOURCES_FILE: Final = "datasources/kernelcast.yaml"
 PROVIDERS_FILE: Final = "dashboards/kernelcast.yaml"
 
-_HEADING: Final = "Made by `kernelcast grafana generate`; goes below Grafana's provisioning directory."
+_HEADING: Final = "Made by kernelcast; goes below Grafana's provisioning directory."
 _DATASOURCE: Final = MappingProxyType(
     {
         "name": "Prometheus",

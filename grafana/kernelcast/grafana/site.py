@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import yaml
@@ -20,6 +20,7 @@ from kernelcast.grafana.inputs import (
 )
 from kernelcast.grafana.rules.model import PRODUCTION, PROFILES, RUNBOOKS_URL, Profile
 from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.options import did_you_mean
 
 T = TypeVar("T")
 
@@ -140,6 +141,7 @@ class Site:
         kubernetes: Names in a cluster.
         jobs: Names of the scrape jobs.
         thresholds: Values from which alerts fire.
+        prices: Price of a GPU-hour by model, as NVML names it, for recordings of what GPU-hours cost.
     """
 
     profile: str = PRODUCTION.name
@@ -155,6 +157,7 @@ class Site:
     kubernetes: Kubernetes = Kubernetes()
     jobs: JobNames = JobNames()
     thresholds: Thresholds = field(default_factory=Thresholds)
+    prices: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def rules_profile(self) -> Profile:
@@ -170,6 +173,7 @@ class Site:
             runbooks_url=self.runbooks_url,
             jobs=jobs,
             thresholds=self.thresholds,
+            prices=self.prices,
         )
 
     @property
@@ -219,7 +223,7 @@ def _made(kind: type[T], value: Any, path: str, problems: list[str]) -> T:
     hints = get_type_hints(kind)
     known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
     unknown = [key for key in value if key not in known]
-    problems.extend(f"{_below(path, key)} is not a setting; there are {', '.join(known)}" for key in unknown)
+    problems.extend(f"{_below(path, key)} is not a setting{did_you_mean(str(key), known)}" for key in unknown)
     given = {name: _value(hints[name], value[name], _below(path, name), problems) for name in known if name in value}
     return kind(**given)
 
@@ -230,18 +234,21 @@ def _value(kind: Any, value: Any, path: str, problems: list[str]) -> Any:
     origin = get_origin(kind)
     if origin is tuple and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
-    if origin is Mapping and isinstance(value, dict) and _is_text(value):
+    if origin is Mapping and isinstance(value, dict) and _is_mapping_to(get_args(kind)[1], value):
         return dict(value)
     if origin is None and type(value) is kind:
         return value
     if kind is float and type(value) is int:
         return float(value)
-    problems.append(f"{path} must be {_KINDS[origin or kind]}, not {value!r:.60}")
+    prices = kind == Mapping[str, float]
+    wanted = "a mapping of models to numbers" if prices else _KINDS[origin or kind]
+    problems.append(f"{path} must be {wanted}, not {value!r:.60}")
     return value
 
 
-def _is_text(mapping: Mapping[Any, Any]) -> bool:
-    return all(isinstance(one, str) for pair in mapping.items() for one in pair)
+def _is_mapping_to(kind: type, mapping: Mapping[Any, Any]) -> bool:
+    kinds = {kind, int} if kind is float else {kind}
+    return all(isinstance(key, str) and type(value) in kinds for key, value in mapping.items())
 
 
 def _below(path: str, name: object) -> str:
@@ -265,6 +272,11 @@ def contradictions(site: Site) -> list[str]:
             if "/" in target or not target.rpartition(":")[2].isdecimal()
         )
     found.extend(_impossible(site.thresholds))
+    found.extend(
+        f'prices has {price} for {model!r}; a price must be a finite number, and a model cannot have " or \\'
+        for model, price in site.prices.items()
+        if not 0 <= price < math.inf or set('"\\\n') & set(model)
+    )
     if site.runbooks_url and not is_web_address(site.runbooks_url):
         found.append(f"runbooks_url is {site.runbooks_url!r}; it must be like http://bridge-1:19401/runbooks/")
     if site.grafana.url and not is_web_address(site.grafana.url):

@@ -134,13 +134,7 @@ def _expects(cycle: Cycle, row: int) -> dict[str, Any]:
         "seconds_to_limit": {f"{one:g}": seconds.get(one) for one in QUANTILES},
         "forecast": {duration_label(each): list(bounds) for each, bounds in cycle.bounds_of(row).items()},
         "expected": list(forecast.expected) if forecast and forecast.expected else None,
-        "anomaly": _anomaly(cycle, row),
     }
-
-
-def _anomaly(cycle: Cycle, row: int) -> dict[str, Any] | None:
-    found = cycle.anomaly_of(row)
-    return {"score": found.score, "direction": found.direction} if found is not None else None
 
 
 def _decided(cycle: Cycle, row: int) -> dict[str, Any]:
@@ -164,7 +158,7 @@ def _reason(cycle: Cycle, row: int) -> str:
     if cycle.excused(row):
         return f"abstains ({Abstention.CALENDAR}): predictor.calendar has a period for this series now"
     if not cycle.attributes.judged[row]:
-        return "no limit: forecast and anomaly score only"
+        return "no limit: forecast only"
     abstention = cycle.abstention_of(row)
     if abstention is not None:
         return f"abstains ({abstention}): {_REASONS[abstention]}"

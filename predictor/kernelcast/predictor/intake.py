@@ -6,7 +6,7 @@ each number are looked up once. Points about tunables and versions go to `tuning
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,8 +72,20 @@ class TunableListener(Protocol):
         """Record one report of a program's versions."""
 
 
+MOST_AHEAD_SECONDS: Final = 60.0
+"""Clocks of hosts that are right may be ahead of this process's by as much."""
 _SKIPPED: Final = frozenset({Kind.INFO})
 _FORMS: Final = {Kind.GAUGE: Form.LEVEL, Kind.COUNTER: Form.RATE, Kind.HISTOGRAM: Form.MEAN}
+
+
+def not_ahead(time_ns: NDArray[Any], now_seconds: float) -> Ints:
+    """Times of points, Unix nanoseconds: a later one than `MOST_AHEAD_SECONDS` from now is taken as now.
+
+    The clock of its host is ahead. No other module needs to know: the series goes on as before once it is set back.
+    """
+    times: Ints = time_ns.astype(np.int64)
+    latest_ns = round((now_seconds + MOST_AHEAD_SECONDS) * NANOSECONDS_PER_SECOND)
+    return np.where(times > latest_ns, round(now_seconds * NANOSECONDS_PER_SECOND), times)
 
 
 class WindowFeed:
@@ -111,12 +123,13 @@ class WindowFeed:
         self._resolve(histograms.series, owner[histograms.message], now_seconds)
         self._observe_tunables(decoded, owner, now_seconds)
         nothing = np.zeros(len(numbers.series))
-        columns = (numbers.series, numbers.flags, numbers.time_ns, numbers.start_ns, numbers.value, nothing)
+        times = not_ahead(numbers.time_ns, now_seconds)
+        columns = (numbers.series, numbers.flags, times, numbers.start_ns, numbers.value, nothing)
         self._take_numbers(columns, now_seconds)
         columns = (
             histograms.series,
             histograms.flags,
-            histograms.time_ns,
+            not_ahead(histograms.time_ns, now_seconds),
             histograms.start_ns,
             histograms.total,
             histograms.count.astype(np.float64),
@@ -198,11 +211,11 @@ class WindowFeed:
         numbers = decoded.numbers
         for columns in (numbers, decoded.histograms):
             self.ignored += int(np.isin(self._role[columns.series], (PointRole.IGNORED, PointRole.REFUSED)).sum())
-        now_ns = round(now_seconds * NANOSECONDS_PER_SECOND)
+        now_ns, times = round(now_seconds * NANOSECONDS_PER_SECOND), not_ahead(numbers.time_ns, now_seconds)
         reported = np.isin(self._role[numbers.series], (PointRole.TUNABLE, PointRole.VERSIONS))
         # A point without a value withdraws a state that has ended.
         for point in np.flatnonzero(reported & (numbers.flags & NO_RECORDED_VALUE == 0)).tolist():
-            series, time_ns = int(numbers.series[point]), int(numbers.time_ns[point])
+            series, time_ns = int(numbers.series[point]), int(times[point])
             attributes = self._identities.identity(series).attributes
             if self._role[series] == PointRole.TUNABLE:
                 owned = int(owner[numbers.message[point]])
@@ -225,7 +238,7 @@ class WindowFeed:
             points = chosen[part]
             yield Points(
                 rows[part],
-                time_ns[points].astype(np.int64),
+                time_ns[points],
                 start_ns[points].astype(np.int64),
                 value[points],
                 count[points],
@@ -242,7 +255,7 @@ class WindowFeed:
 Columns = tuple[
     NDArray[np.int32],
     NDArray[np.uint8],
-    NDArray[np.uint64],
+    Ints,
     NDArray[np.uint64],
     Floats,
     Floats,

@@ -244,7 +244,7 @@ class PredictorSettings(ServiceSettings):
         horizons_seconds: How far ahead; probabilities of breaches reach 288 blocks.
         limits: Thresholds and horizons of single series.
         calendar: Holidays and maintenance.
-        publish: Series whose forecasts and anomaly scores are published although nothing is wrong.
+        publish: Series whose forecasts are published although nothing is wrong.
         sweep_every_seconds: How often cycles run.
         max_fits_per_sweep: Series forecast per cycle, those with the highest probability of a breach first.
         max_series: Series kept; further ones are refused and counted.

@@ -102,4 +102,6 @@ def gloo(rank: int, size: int, file: str) -> tuple[Any, Any]:
 if __name__ == "__main__":
     main(sys.argv[1:])
     if sys.argv[4] == "gloo":
-        os._exit(0)  # its threads drop tensors while the interpreter ends, which aborts 1 process in 30 (PyTorch 179291)
+        os._exit(
+            0
+        )  # its threads drop tensors while the interpreter ends, which aborts 1 process in 30 (PyTorch 179291)

@@ -2,7 +2,7 @@
 # On a bare machine with a GPU and a copy of the checkout: installs the wheels that prepare.sh collected (no index), then
 # runs the day, 450 s in all.
 #   on_device.sh [STEP …] [--second RESULTS]       results in $OUT, else in build/gpu-day
-# --second runs what failed or was left out in an earlier day's results.jsonl, 230 s in all.
+# --second runs what failed or was left out in an earlier day's results.jsonl, 230 s in all; DAY_SECONDS sets another time.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../../.." || exit 1
 root=$PWD
@@ -12,6 +12,7 @@ mkdir -p "$OUT"
 python=${PYTHON:-python3}
 seconds=450
 case " $* " in *" --second "*) seconds=230 ;; esac
+seconds=${DAY_SECONDS:-$seconds}
 
 # Into the machine's own environment, as a user would; where that is not allowed, into a folder.
 install=("$python" -m pip install -q --disable-pip-version-check --no-index --no-deps --no-compile)
@@ -34,3 +35,7 @@ own=$root/exporter/kernelcast/probe/cupti
 
 # SECONDS counts from this script's start.
 "$python" -m tests.gpu.day --image "${DAY_IMAGE-pytorch-cupy-jax}" --output "$OUT" --seconds $((seconds - SECONDS)) "$@"
+code=$?
+# One file beside the results: a machine may give back a few files only.
+cd "$OUT" && tar -czf all.tgz --exclude all.tgz --exclude results.jsonl -- * && find . -mindepth 1 ! -name all.tgz ! -name results.jsonl -delete
+exit $code

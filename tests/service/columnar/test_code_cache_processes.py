@@ -2,12 +2,15 @@
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from kernelcast.columnar.compiled import code_cache
 
 TABLES = "STEPS = (1, {second})\n"
 PARTS = """
@@ -123,10 +126,10 @@ def set_constant(package: Package, value: int) -> None:
     (package / "deep" / "tables.py").write_text(TABLES.format(second=value))
 
 
-def run_alone(package: Package, cache: str, program: str) -> list[str]:
-    """Run a program in an interpreter of its own; return its output."""
+def run_alone(package: Package, cache: str, program: str = PROGRAM, **environ: str) -> list[str]:
+    """Run a program in an interpreter of its own, which alone can be told another processor; return its output."""
     paths = os.pathsep.join((str(package.parents[1]), *sys.path))
-    environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": cache}
+    environment = {**os.environ, "PYTHONPATH": paths, "NUMBA_CACHE_DIR": cache, **environ}
     done = subprocess.run(
         [sys.executable, "-B", "-c", program], env=environment, capture_output=True, text=True, check=False
     )
@@ -193,3 +196,25 @@ def test_machine_code_with_and_without_bounds_checks_is_never_confused(
     assert run(cache, READING, **checked) == ["index is out of bounds", "0"]
     assert run(cache, READING, **checked) == ["index is out of bounds", "1"]
     assert run(cache, READING, **unchecked) == ["3", "1"]
+
+
+PORTABLE = code_cache.portable_environment()
+ANOTHER = "import {package}\n{package}.__version__ = '0.0.1'\n" + PROGRAM
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its features are those of x86-64")
+def test_portable_machine_code_serves_each_processor_that_has_its_features_and_no_other(package: Package) -> None:
+    first, *others = features = PORTABLE["NUMBA_CPU_FEATURES"].split(",")
+    newer = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ",".join([*features, "+aes"])}
+    older = {"NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": ",".join([first.replace("+", "-"), *others])}
+    assert run_alone(package, "", **PORTABLE) == ["2 0"] * 2
+    assert run_alone(package, "", **newer) == ["2 1"] * 2
+    assert run_alone(package, "", **older) == ["2 0"] * 2
+
+
+@pytest.mark.parametrize("package_name", ["numba", "llvmlite"])
+def test_machine_code_of_another_compiler_is_not_run(run: Run, package_name: str) -> None:
+    assert run("") == ["2 0"] * 2
+    other = ANOTHER.format(package=package_name)
+    assert run("", other) == ["2 0"] * 2
+    assert run("", other) == ["2 1"] * 2

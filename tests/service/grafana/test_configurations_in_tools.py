@@ -40,7 +40,7 @@ def test_the_heartbeat_goes_elsewhere(tmp_path: Path) -> None:
 ROUTES = [
     (("alertname=KernelcastGpuDown", "severity=critical"), "kernelcast,critical"),
     (("alertname=KernelcastGpuThrottling", "severity=warning"), "kernelcast,warning"),
-    (("alertname=KernelcastGpuPowerCapped", "severity=info"), "kernelcast,info"),
+    (("alertname=KernelcastGpuIdleAllocated", "severity=info"), "kernelcast,info"),
     (("alertname=Watchdog", "severity=none"), "heartbeat"),
 ]
 OWNERS = [

@@ -14,7 +14,7 @@ from tests.service.servers import PrometheusServer, answers, get
 
 from kernelcast.grafana import dashboards, node_exporter
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, exporter, forecast, kernel, predictor
-from kernelcast.wire.catalogue.devices import accelerator, device, gpu, infiniband, nvlink, profiling
+from kernelcast.wire.catalogue.devices import accelerator, device, gpu, nvlink, profiling
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, USER_LABELS
 from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 
@@ -41,7 +41,6 @@ LIVING = (
     exporter.TICKS,
     exporter.KERNEL_LOG_ERRORS,
     kernel.LAUNCHES,
-    infiniband.STATE,
     nvlink.ERRORS,
     accelerator.MEMORY_USED,
 )
@@ -115,8 +114,8 @@ def openmetrics() -> Iterator[str]:
         shown = (*day_before, *lately) if row.kind is Kind.HISTOGRAM else lately
         for labels, (step, at) in itertools.product(label_sets(row), shown):
             yield from samples(row, labels, at, step)
-    yield from quiet(CALM, (gpu.GPU_UP, infiniband.STATE, forecast.JUDGED_SERIES))
-    yield from quiet(LEARNING, (gpu.GPU_UP, infiniband.STATE))
+    yield from quiet(CALM, (gpu.GPU_UP, forecast.JUDGED_SERIES))
+    yield from quiet(LEARNING, (gpu.GPU_UP,))
     for step, at in lately:
         yield line("kernelcast_hint_issued_total", MEASURED | UNANSWERED | {"rule": "r"}, step, at)
         yield line("kernelcast_producer_messages_total", WITHOUT_SPOOL | {"outcome": "failed"}, step, at)
@@ -128,6 +127,9 @@ def openmetrics() -> Iterator[str]:
         yield line(node_exporter.NODE_CPU, NODE_EXPORTER | {"cpu": "0", "mode": "idle"}, at - NOW + 6000, at)
         yield line(node_exporter.NODE_MEMORY_FREE, NODE_EXPORTER, 1, at)
         yield line(node_exporter.NODE_MEMORY, NODE_EXPORTER, 2, at)
+        for name, own in node_exporter.LABELS.items():
+            if "port" in own:
+                yield line(name, NODE_EXPORTER | {"device": "mlx5_0", "port": "1"}, at - NOW + 6000, at)
         for name in ("KernelcastDeadLetters", "Watchdog"):
             severity = "none" if name == "Watchdog" else "warning"
             yield line("ALERTS", {"alertname": name, "alertstate": "firing", "severity": severity}, 1, at)

@@ -11,6 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from tests.service.built import HELM
+from tests.support.pod_security import RESTRICTED_V2, breaks_constraints, breaks_level
 from typer.testing import CliRunner
 
 from kernelcast.bridge.settings import BridgeSettings
@@ -49,6 +50,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+SITES = sorted((manifests.CHART / "sites").glob("*.yaml"))
+OPENSHIFT = manifests.ROOT / "deploy" / "openshift" / "exporter.yaml"
+NAMED = (("certificate", "crt"), ("key", "key"))
+EXPORTER_ALONE = [f"{name}.enabled={str(name == 'exporter').lower()}" for name in (*MODELS, "topics")]
+"""Of a second release, where a namespace enforces a level that the exporter breaks."""
+
+
 @pytest.fixture
 def helm() -> str:
     return manifests.helm() or str(HELM.found())
@@ -59,6 +67,27 @@ def rendered(helm: str, directory: Path, values: Mapping[str, Any], chart: Path 
     path.write_text(yaml.safe_dump(dict(values)))
     text = manifests.template(helm, chart, f"--values={path}")
     return [document for document in yaml.safe_load_all(text) if document]
+
+
+def of_site(helm: str, site: Path, *sets: str) -> list[Any]:
+    text = manifests.template(helm, manifests.CHART, f"--values={site}", *(f"--set={one}" for one in sets))
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def pods(documents: list[Any]) -> dict[str, Any]:
+    """Specification of every pod, by the name of its service."""
+    found = {}
+    for one in documents:
+        if one["kind"] in ("DaemonSet", "Deployment", "StatefulSet", "Job"):
+            template = one["spec"]["template"]
+            found[template["metadata"]["labels"]["app.kubernetes.io/name"]] = template["spec"]
+        elif one["kind"] == "Pod":
+            found[one["metadata"]["name"]] = one["spec"]
+    return found
+
+
+def is_monitor(document: Any) -> bool:
+    return document["kind"] in ("ServiceMonitor", "PodMonitor")
 
 
 def by_kind(documents: list[Any], kind: str) -> dict[str, Any]:
@@ -92,6 +121,176 @@ def test_the_services_take_their_settings(helm: str, tmp_path: Path, variant: st
         secured = "web" in VARIANTS[variant]
         assert str(made.web.config_file) == ("/etc/kernelcast-web/web.yml" if secured else "None")
         assert ("ssl.ca.location" in made.kafka.properties) == secured
+
+
+@pytest.mark.parametrize("site", SITES, ids=lambda path: path.stem)
+def test_a_sites_pods_are_restricted_and_the_exporter_breaks_its_level_only_by_its_nodes_directories(
+    helm: str, site: Path
+) -> None:
+    whole = {**pods(of_site(helm, site)), **pods(of_site(helm, site, *EXPORTER_ALONE))}
+    assert len(whole) == 6, "exporter, bridge, predictor, topics, and two tests"
+    exporter = whole.pop("kernelcast-exporter")
+    assert breaks_level(exporter, "baseline") == {"hostPath volumes"}
+    for name, pod in whole.items():
+        assert not breaks_level(pod, "restricted"), name
+
+
+@pytest.mark.parametrize("site", SITES, ids=lambda path: path.stem)
+def test_kubernetes_and_the_services_take_every_object_of_a_site(helm: str, site: Path, tmp_path: Path) -> None:
+    documents = [*of_site(helm, site), *of_site(helm, site, *EXPORTER_ALONE)]
+    settings = set()
+    for document in documents:
+        if not document["apiVersion"].startswith("monitoring.coreos.com/"):
+            kubernetes_validate.validate(document, manifests.KUBERNETES.rpartition(".")[0], strict=True)
+        if document["kind"] == "ConfigMap":
+            service = document["metadata"]["labels"]["app.kubernetes.io/name"].removeprefix("kernelcast-")
+            path = tmp_path / "kernelcast.yaml"
+            path.write_text(document["data"]["kernelcast.yaml"])
+            load(service, MODELS[service], path=path, flags={}, environ={})
+            settings.add(service)
+    assert settings == set(MODELS)
+
+
+def test_openshifts_restricted_v2_takes_all_pods_but_the_exporter_and_its_own_constraints_take_that(helm: str) -> None:
+    site = manifests.CHART / "sites" / "openshift.yaml"
+    documents = of_site(helm, site)
+    whole = pods(documents)
+    exporter = whole.pop("kernelcast-exporter")
+    for name, pod in whole.items():
+        assert not breaks_constraints(pod, RESTRICTED_V2), name
+    assert breaks_constraints(exporter, RESTRICTED_V2) == {"allowHostDirVolumePlugin", "volumes", "runAsUser"}
+
+    constraints, role, binding = yaml.safe_load_all(OPENSHIFT.read_text())
+    assert not breaks_constraints(exporter, constraints)
+    assert role["rules"][0]["resourceNames"] == [constraints["metadata"]["name"]]
+    (subject,) = binding["subjects"]
+    assert subject["name"] == exporter["serviceAccountName"]
+    assert subject["name"] in by_kind(documents, "ServiceAccount")
+    assert subject["namespace"] == manifests.NAMESPACE
+
+
+def test_the_exporters_constraints_on_openshift_allow_nothing_that_it_does_not_use(helm: str) -> None:
+    constraints = next(yaml.safe_load_all(OPENSHIFT.read_text()))
+    site = manifests.CHART / "sites" / "openshift.yaml"
+    exporter = pods(of_site(helm, site, "exporter.podLabels=true"))["kernelcast-exporter"]
+    assert {field for field in constraints if field.startswith("allow") and constraints[field]} == {
+        "allowHostDirVolumePlugin"
+    }
+    # Kubernetes adds the token's volume, which is projected, to a pod that asks for one.
+    assert exporter["automountServiceAccountToken"] is True
+    used = {kind for volume in exporter["volumes"] for kind in volume if kind != "name"} | {"projected"}
+    with_secrets = pods(of_site(helm, site, "web.secret=web"))["kernelcast-exporter"]["volumes"]
+    assert {kind for volume in with_secrets for kind in volume if kind != "name"} | used == set(constraints["volumes"])
+    less = {**constraints, "allowHostDirVolumePlugin": False}
+    assert breaks_constraints(exporter, less) == {"allowHostDirVolumePlugin"}
+    assert breaks_constraints(exporter, {**constraints, "runAsUser": {"type": "MustRunAsRange"}}) == {"runAsUser"}
+
+
+def test_where_no_user_is_given_the_exporter_must_be_root(helm: str, tmp_path: Path) -> None:
+    values = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
+    with pytest.raises(RuntimeError, match=r"set exporter\.runAsRoot"):
+        rendered(helm, tmp_path, values)
+    found = pods(rendered(helm, tmp_path, {**values, "exporter": {"runAsRoot": True}}))
+    for name, pod in found.items():
+        assert pod["securityContext"].get("runAsUser") == (0 if name == "kernelcast-exporter" else None)
+
+
+@pytest.mark.parametrize("service", ["exporter", "bridge", "predictor", "topics"])
+def test_a_site_places_and_extends_each_pod(helm: str, tmp_path: Path, service: str) -> None:
+    affinity: dict[str, Any] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    toleration = {"key": "site", "operator": "Exists"}
+    own: dict[str, Any] = {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [toleration],
+        "affinity": affinity,
+        "podAnnotations": {"sidecar.istio.io/inject": "false"},
+        "serviceAccount": {"create": True, "annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}},
+        "extraArgs": ["--log.level=debug"],
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+    }
+    documents = rendered(helm, tmp_path, {service: own})
+    name = f"kernelcast-{service}"
+    pod = pods(documents)[name]
+    (container,) = pod["containers"]
+    assert pod["nodeSelector"].items() >= {"disk": "ssd"}.items()
+    assert pod["tolerations"] == [toleration]
+    assert pod["affinity"] == affinity
+    assert container["args"][-1] == "--log.level=debug"
+    assert {"name": "HTTPS_PROXY", "value": "http://proxy:3128"} in container["env"]
+    assert {"name": "scratch", "emptyDir": {}} in pod["volumes"]
+    assert {"name": "scratch", "mountPath": "/scratch"} in container["volumeMounts"]
+    account = by_kind(documents, "ServiceAccount")[pod["serviceAccountName"]]
+    assert account["metadata"]["annotations"].items() >= own["serviceAccount"]["annotations"].items()
+    assert ("helm.sh/hook" in account["metadata"]["annotations"]) == (service == "topics"), "its Job is a hook, too"
+    (template,) = (
+        one["spec"]["template"]
+        for one in documents
+        if one["kind"] in ("DaemonSet", "Deployment", "Job") and one["metadata"]["name"] == name
+    )
+    assert template["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+    for document in documents:
+        kubernetes_validate.validate(document, manifests.KUBERNETES.rpartition(".")[0], strict=True)
+
+
+def test_replicas_prefer_different_nodes_until_a_site_gives_an_affinity(helm: str, tmp_path: Path) -> None:
+    (preferred,) = pods(rendered(helm, tmp_path, {}))["kernelcast-bridge"]["affinity"]["podAntiAffinity"].values()
+    assert preferred[0]["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    values = {"affinity": {"podAffinity": {}}, "topologySpreadConstraints": [spread]}
+    pod = pods(rendered(helm, tmp_path, {"bridge": values}))["kernelcast-bridge"]
+    assert pod["affinity"] == {"podAffinity": {}}
+    selector = {"matchLabels": {"app.kubernetes.io/name": "kernelcast-bridge"}}
+    assert pod["topologySpreadConstraints"] == [{**spread, "labelSelector": selector}]
+
+
+def test_a_client_certificate_is_mounted_and_named_to_kafka(helm: str, tmp_path: Path) -> None:
+    values: dict[str, Any] = {name: {"certificateSecret": f"{name}-tls"} for name in (*MODELS, "topics")}
+    values["kafka"] = {"certificateKeys": {"certificate": "user.crt", "key": "user.key"}}
+    documents = rendered(helm, tmp_path, values)
+    for name, pod in pods(documents).items():
+        if name.startswith("kernelcast-test"):
+            continue
+        service = name.removeprefix("kernelcast-")
+        (volume,) = (one for one in pod["volumes"] if one["name"] == "kafka-certificate")
+        assert volume["secret"] == {
+            "secretName": f"{service}-tls",
+            "items": [{"key": "user.crt", "path": "tls.crt"}, {"key": "user.key", "path": "tls.key"}],
+        }
+        (container,) = pod["containers"]
+        (mount,) = (one for one in container["volumeMounts"] if one["name"] == "kafka-certificate")
+        files = {f"ssl.{kind}.location": f"{mount['mountPath']}/tls.{end}" for kind, end in NAMED}
+        environ = {one["name"]: one["value"] for one in container.get("env", ()) if "value" in one}
+        path = tmp_path / "kernelcast.yaml"
+        text = "{}" if service == "topics" else by_kind(documents, "ConfigMap")[name]["data"]["kernelcast.yaml"]
+        path.write_text(text)
+        made = load(service, MODELS.get(service, BridgeSettings), path=path, flags={}, environ=environ)
+        assert made.kafka.properties.items() >= files.items()
+
+
+def test_a_token_of_an_oidc_provider_is_asked_for_with_id_and_secret_from_a_secret(helm: str, tmp_path: Path) -> None:
+    properties = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
+    values = {"kafka": {"properties": properties}, "bridge": {"saslSecret": "client"}}
+    (container,) = pods(rendered(helm, tmp_path, values))["kernelcast-bridge"]["containers"]
+    assert {one["name"]: one["valueFrom"] for one in container["env"]} == {
+        f"KERNELCAST_KAFKA__PROPERTIES__SASL_OAUTHBEARER_CLIENT_{name}": {
+            "secretKeyRef": {"name": "client", "key": key}
+        }
+        for name, key in (("ID", "client-id"), ("SECRET", "client-secret"))
+    }
+
+
+def test_another_name_of_the_objects_leaves_the_labels_that_name_the_jobs(helm: str, tmp_path: Path) -> None:
+    site = {**SECURED, "fullnameOverride": "gpu-metrics", "monitor": "service", "exporter": {"podLabels": True}}
+    documents = rendered(helm, tmp_path, site)
+    assert all(one["metadata"]["name"].startswith("gpu-metrics-") for one in documents)
+    plain = rendered(helm, tmp_path, {**site, "fullnameOverride": ""})
+    assert set(pods(documents)) - set(pods(plain)) == {"gpu-metrics-test-bridge", "gpu-metrics-test-predictor"}
+    jobs = {one["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] for one in documents if is_monitor(one)}
+    assert jobs == {f"kernelcast-{name}" for name in MODELS}
+    (container,) = pods(documents)["gpu-metrics-test-bridge"]["containers"]
+    assert "https://gpu-metrics-bridge:19401" in container["args"][0]
 
 
 def test_the_plain_manifests_are_the_charts_rendering(helm: str) -> None:
@@ -168,11 +367,21 @@ def test_a_chart_without_rules_says_which_command_writes_one(helm: str, tmp_path
         {"kafka": {"bootstrapServers": "kafka"}},
         {"web": {"tls": True}},
         {"exporter": {"settings": {"kafka": {}}}},
+        {"kafka": {"properties": {"sasl.oauthbearer.client.secret": "secret"}}},
+        {"exporters": {}},
+        {"affinity": {}},
+        {"topics": {"nodeSelectors": {}}},
+        {"bridge": {"extraEnv": {"HTTPS_PROXY": "http://proxy:3128"}}},
+        {"bridge": {"serviceAccount": {"annotation": {}}}},
     ],
 )
 def test_the_schema_refuses_values_that_would_not_work(helm: str, tmp_path: Path, values: dict[str, Any]) -> None:
     with pytest.raises(RuntimeError, match="values don't meet the specifications of the schema"):
         rendered(helm, tmp_path, values)
+
+
+def test_the_schema_takes_a_charts_globals_and_anchors_of_a_site(helm: str, tmp_path: Path) -> None:
+    assert rendered(helm, tmp_path, {"global": {"imageRegistry": "registry.example"}, "x-nodes": {"any": "thing"}})
 
 
 def test_no_secret_is_written_and_kafkas_users_come_from_secrets(helm: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from tests.support.packaging import build_package
+from tests.support.packaging import ROOTS, build_package
 from trove_classifiers import classifiers
 
 from kernelcast.cli.revision import commit_of_checkout
@@ -23,10 +23,9 @@ from release.addresses import repository
 REPOSITORY = Path(__file__).resolve().parents[3]
 SERVED = (".js", ".css", ".html", ".txt")
 """Files that the bridge serves to a browser, and the licence of one of them."""
-ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
 SERVICES = {"exporter", "replay", "bridge", "predictor", "grafana"}
 SEARCHES = {"optuna", "kernel-tuner"}
-"""Extras with other packages' searches, which only `tune-replay` uses; `all` has none of them."""
+"""Extras with other packages' searches, which only a named search uses; `all` has none of them."""
 EXTRAS = {*SERVICES, *SEARCHES, "runtime", "decoder", "grpc", "cuda12", "cuda13", "cupti", "cupti12", "all"}
 COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "backtest", "grafana", "rules", "scrape", "demo"}
 FILES = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}
@@ -131,7 +130,8 @@ def test_the_wheel_has_every_source_file_of_the_five_roots_and_nothing_else(name
     expected = {name for name in expected if not name.endswith("/document.py")}  # they write docs/ in a checkout
     expected |= {COMMIT} if commit_of_checkout(REPOSITORY) else set()
     decoder = {DECODER} if compiler() else set()
-    assert {name for name in names if ".dist-info/" not in name} == expected | decoder | {"kernelcast_probe.pth"}
+    own = {name for name in names if ".dist-info/" not in name and "/__pycache__/" not in name}
+    assert own == expected | decoder | {"kernelcast_probe.pth"}
 
 
 def test_files_of_the_wheel_are_those_of_the_checkout_byte_by_byte(wheel: Path) -> None:
@@ -168,6 +168,7 @@ def test_without_a_compiler_the_wheel_is_a_pure_one(plain: Path) -> None:
     assert plain.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(plain) as archive:
         assert DECODER not in archive.namelist()
+        assert [name for name in archive.namelist() if "__pycache__" in name] == []
 
 
 def test_the_source_distribution_needs_no_compiler_and_holds_all_sources_of_a_wheel(

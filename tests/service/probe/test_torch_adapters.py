@@ -1,4 +1,4 @@
-"""The adapters of PyTorch with PyTorch itself: as it is published, in a process of its own with the probe alone on its path."""
+"""The adapters of PyTorch with PyTorch as it is published, in a process that has the probe alone on its path."""
 
 import os
 import subprocess

@@ -98,6 +98,10 @@ class RankGroup:
         return texts[0][1:] or None
 
 
+QUICK = Rules(maximum_new=130, worst=1.2, short_launches=1, slot_launches=1, look_launches=0)
+"""Trials of steps without long ones, so that few decide."""
+
+
 class AgreeOnly:
     """A group that has `agree` and nothing else."""
 
@@ -122,7 +126,7 @@ class RankProgram:
             lambda: "NVIDIA A100",
             {},
             lambda: self.now_ns,
-            Rules(),
+            QUICK,
             seed,
             StopFile([str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training"),
             Journal(directory, "training") if directory else None,

@@ -119,14 +119,14 @@ OTHER_NAMES = (
     "_ZN53_INTERNAL_0c2a1f3e_22_multimem_all_gather_cu_a1b2c3d_4initEPf",
 )
 
-_FORMER_WORDS = re.compile(
+_COLLECTIVE_WORDS = re.compile(
     "nccl|rccl|msccl|nvshmem|oneshot_allreduce|twoshot_allreduce|cross_device_reduce", re.IGNORECASE
 )
 
 
-def formerly_collective(name: str) -> bool:
-    """Whether the first rules, seven words, called a kernel collective."""
-    return bool(_FORMER_WORDS.search(name))
+def has_collective_word(name: str) -> bool:
+    """Whether the name has a word that only collectives of the recordings have."""
+    return bool(_COLLECTIVE_WORDS.search(name))
 
 
 def recorded_names() -> set[str]:

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from benchmarks.predictor import calibration, contention, degradation
 from benchmarks.predictor.breaches import passage_run, silent_cases
+from benchmarks.predictor.fitting.calibration import isotonic
 from benchmarks.predictor.options import Options
 from benchmarks.predictor.simulation.generate import generate
 from benchmarks.predictor.simulation.profile import Grid
 from benchmarks.predictor.simulation.scenario import Scenarios
-
-from kernelcast.predictor.passage.calibration import isotonic
 
 _SHORT = Grid(history=240, length=420)
 

@@ -1,5 +1,6 @@
 """`kernelcast compile`, with doubles for the disk and for the processes that compile."""
 
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -113,6 +114,20 @@ def test_a_part_that_there_is_not_is_an_error_with_those_there_are(
     assert app.run(["compile", "decodr"]) == 2
     assert "parts are decoder, series, protobuf, forecasts" in capsys.readouterr().err
     assert disk.started == []
+
+
+def test_portable_code_is_compiled_by_a_process_that_is_told_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[list[str], dict[str, str]]] = []
+
+    def call(command: Sequence[str], env: dict[str, str]) -> int:
+        calls.append((list(command)[-5:], env))
+        return 3
+
+    monkeypatch.setattr(subprocess, "call", call)
+    assert app.run(["compile", "--portable", "decoder", "--cores", "2", "--check"]) == 3
+    ((arguments, environ),) = calls
+    assert arguments == ["compile", "decoder", "--cores", "2", "--check"]
+    assert code_cache.portable_environment().items() <= environ.items()
 
 
 def test_help_names_the_directories_of_machine_code(capsys: pytest.CaptureFixture[str]) -> None:

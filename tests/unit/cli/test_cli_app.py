@@ -70,7 +70,7 @@ def test_a_function_and_a_typer_application_are_both_commands(capsys: pytest.Cap
         (("predictor",), 2, "not part of this installation: kernelcast.no_such_module is missing"),
         (("grafana",), 2, "kernelcast grafana is not part of this installation"),
         (("exportr",), 2, "exportr is not a command; did you mean exporter?"),
-        (("xyz",), 2, "commands are demo, exporter"),
+        (("xyz",), 2, "commands are demo, probe, exporter"),
         (("exporter", "--nonsense"), 2, "No such option"),
     ],
 )
@@ -88,6 +88,9 @@ def test_help_lists_every_command_even_if_its_extra_is_missing(
     assert run(*arguments) == 0
     lines = capsys.readouterr().out.splitlines()
 
+    first, more = lines.index("Commands:"), lines.index("More:")
+    assert [line.split()[0] for line in lines[first + 1 : more - 1]] == list(app.LISTINGS)[: len(app.FIRST)]
+    assert {line.split()[0] for line in lines[first + 1 : more - 1]} == app.FIRST
     listed = {line.split()[0]: line for line in lines if line.startswith("  ")}
     assert set(listed) == {*app.LISTINGS, "extension"}
     assert all(len(line.split()) > 2 for line in listed.values())

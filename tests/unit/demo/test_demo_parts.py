@@ -1,6 +1,7 @@
 import io
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -184,11 +185,31 @@ def test_counts_of_an_earlier_demo_in_the_same_folder_are_not_of_this_one(
     assert run._published() is None
 
 
-def test_a_demo_that_was_interrupted_while_it_compiled_starts_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_nothing_starts_beside_a_bridge_that_compiles_nor_after_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, interrupted: bool
 ) -> None:
     run, started = demo(tmp_path, monkeypatch)
-    shutdown = Shutdown()
-    monkeypatch.setattr(Demo, "_compile", lambda *_: shutdown.request())
+    shutdown, first = Shutdown(), ["bridge", "exporter"]
+
+    def is_ready(_: Demo, name: str, _deadline: float) -> bool:
+        assert started == first, f"{name} is not ready yet"
+        if interrupted:
+            shutdown.request()
+        return not interrupted
+
+    monkeypatch.setattr(Demo, "_is_ready", is_ready)
+    (tmp_path / "bridge.log").touch()
     run._start_all(shutdown, StartProgress(io.StringIO()))
-    assert started == []
+    assert started == first + ([] if interrupted else ["predictor", "source", "example"])
+
+
+def test_the_first_picture_does_not_wait_for_the_predictor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, _ = demo(tmp_path, monkeypatch)
+    shutdown, asked = Shutdown(), iter([False, False, True])
+    shown: list[object] = []
+    monkeypatch.setattr(Demo, "_is_ready", lambda *_: next(asked))
+    monkeypatch.setattr(shutdown, "wait", lambda _seconds: None)
+    gatherer = SimpleNamespace(gather=lambda elapsed_seconds: elapsed_seconds)
+    run._watch_until_predicting(gatherer, shutdown, shown.append)  # type: ignore[arg-type]
+    assert shown == [0.0, 0.0]

@@ -33,9 +33,13 @@ def test_on_a_terminal_one_line_is_rewritten_cut_to_its_width_and_erased() -> No
     assert lines == ["", "step 2 of 5, 0 s: waiting unt", "step 2 of 5, 1 s: waiting unt", ""]
 
 
-def test_the_compilers_log_names_the_parts_that_are_ready(tmp_path: Path) -> None:
-    log = tmp_path / "compile.log"
-    log.write_text("")
+def test_of_a_bridge_that_compiles_the_progress_says_so_and_counts_the_parts(tmp_path: Path) -> None:
+    log = tmp_path / "bridge.log"
+    log.write_text("level=info logger=web event=listening address=127.0.0.1:1\n")
     assert _compiled(log) == ""
-    log.write_text("compiling on 2 cores\nready series 38.9\nready decoder 0.5\nrea")
-    assert _compiled(log) == "; ready: series, decoder"
+    with log.open("a") as bridge:
+        bridge.write('logger=bridge event="compiling, as these parts have no machine code on disk"\n')
+        bridge.flush()
+        assert _compiled(log) == ": it compiles machine code, once on a machine"
+        bridge.write("logger=bridge event=compiled part=decoder done=1/3 seconds=23.5\n")
+    assert _compiled(log) == ": it compiles machine code, once on a machine; 1 of 3 parts are compiled"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.kernel_log import check
@@ -187,6 +188,14 @@ def test_a_position_that_cannot_be_read_is_as_if_there_were_none(tmp_path: Path,
     file = PositionFile(tmp_path, boot_id=BOOT)
     file.path.write_text(text)
     assert file.load() is None
+
+
+def test_a_position_of_another_version_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    file = PositionFile(tmp_path, boot_id=BOOT)
+    file.path.write_text('{"version": 99}')
+    with capture_logs() as logs:
+        assert file.load() is None
+    assert [line["reason"] for line in logs] == ["it has version 99; this exporter reads 1"]
 
 
 @pytest.mark.parametrize(

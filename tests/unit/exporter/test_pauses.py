@@ -91,7 +91,7 @@ class Node:
         ({"program": "later"}, {"later"}),
         ({"Hostname": "node1", "severity": "info"}, set()),
         ({"Hostname": "node1", "severity": "none"}, set()),
-        ({"program": "train", "alertname": "KernelcastHintRolledBack"}, set()),
+        ({"program": "train", "alertname": "KernelcastHintWaitsForApproval"}, set()),
         ({"cluster": "a"}, set()),
     ],
 )

@@ -16,12 +16,27 @@ import yaml
 from tests.service.require import SELDOM_COLLECTING
 
 from kernelcast.grafana import dashboards, node_exporter, rules
-from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
+from kernelcast.grafana.rules import hours
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind, inference
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, OPT_IN_LABELS, USER_LABELS
 
 REPOSITORY: Final = Path(__file__).parents[3]
 GENERATED: Final = REPOSITORY / "grafana"
 SCRAPED: Final = frozenset({"job", "instance"})
+_ENGINE_SERIES: Final = (
+    own.replace(one.names[0], name)
+    for engine in inference.ENGINES.values()
+    for one in engine
+    for own in inference.series_of(one).values()
+    for name in one.names
+)
+FOREIGN: Final = {
+    **dict.fromkeys(("up", "process_start_time_seconds"), frozenset[str]()),
+    hours.OPENCOST_PRICE: frozenset({"node"}),
+    **dict.fromkeys(_ENGINE_SERIES, frozenset({"model", inference.MODEL, inference.ENGINE, "le"})),
+    **node_exporter.LABELS,
+}
+"""Labels of series of others that rules and panels read."""
 """Labels that every series has: from OTLP's resource, or from Prometheus."""
 
 _WORDS: Final = re.compile(r"[A-Za-z_:][\w:]*")
@@ -93,12 +108,8 @@ def labels_of(name: str, recordings: dict[str, frozenset[str]]) -> frozenset[str
     """The labels that a metric can have; fails for an unknown metric."""
     if name in recordings:
         return recordings[name]
-    if name == "up":
-        return SCRAPED
-    if name == "process_start_time_seconds":
-        return SCRAPED
-    if name in node_exporter.LABELS:
-        return SCRAPED | node_exporter.LABELS[name]
+    if name in FOREIGN:
+        return SCRAPED | FOREIGN[name]
     if name in ("ALERTS", "ALERTS_FOR_STATE"):
         ours = frozenset(label for row in BY_PROMETHEUS_NAME.values() for label in row.labels)
         return SCRAPED | ours | {"alertname", "alertstate", "severity"}
@@ -109,8 +120,9 @@ def labels_of(name: str, recordings: dict[str, frozenset[str]]) -> frozenset[str
     histogram = row.kind is Kind.HISTOGRAM
     assert (base == name) or histogram, f"{name}: {base} is no histogram"
     of_a_device = set(DEVICE_LABELS) <= set(row.labels)
+    team = frozenset({hours.TEAM}) if of_a_device else frozenset[str]()  # a pod's label that a site allows
     used = frozenset((*USER_LABELS, *OPT_IN_LABELS)) if of_a_device else frozenset[str]()
-    return SCRAPED | used | frozenset(row.labels) | (frozenset({"le"}) if histogram else frozenset())
+    return SCRAPED | used | team | frozenset(row.labels) | (frozenset({"le"}) if histogram else frozenset())
 
 
 @cache

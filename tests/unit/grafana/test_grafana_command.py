@@ -1,10 +1,11 @@
-"""`kernelcast grafana`: the committed files equal the generated ones, and the command lists differences."""
+"""`kernelcast grafana` and `lab.grafana`: committed files equal the generated ones, and differences are listed."""
 
 import re
 from pathlib import Path
 
 import pytest
 import yaml
+from lab.grafana import grafana as lab_grafana
 from tests.unit.grafana.queries import GENERATED
 from typer.testing import CliRunner
 
@@ -14,7 +15,8 @@ from kernelcast.grafana.command import grafana
 
 
 def call(*arguments: str | Path) -> tuple[int, str]:
-    result = CliRunner().invoke(grafana, [str(argument) for argument in arguments])
+    application = lab_grafana if arguments[0] == "generate" else grafana
+    result = CliRunner().invoke(application, [str(argument) for argument in arguments])
     return result.exit_code, result.output
 
 
@@ -23,7 +25,7 @@ TREE = output.tree(rules.PRODUCTION)
 
 @pytest.mark.parametrize("name", TREE)
 def test_the_committed_file_equals_the_generated_one(name: str) -> None:
-    assert (GENERATED / name).read_text() == TREE[name], "run: kernelcast grafana generate"
+    assert (GENERATED / name).read_text() == TREE[name], "run: python -m lab.grafana generate"
 
 
 @pytest.mark.slow

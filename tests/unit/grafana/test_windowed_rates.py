@@ -36,6 +36,8 @@ ALWAYS_COUNTED: Final = frozenset(
         kernel.SKIPPED_STEPS,
         kernel.LOST_PROCESSES,
         kernel.PHASE_SECONDS,
+        kernel.GPU_PHASE_SECONDS,
+        kernel.GPU_PHASE_STEPS,
         kernel.COMPILATIONS,
         kernel.COMPILATION_SECONDS,
         kernel.ALLOCATOR_RETRIES,

@@ -158,7 +158,7 @@ def test_the_image_is_built_with_machine_code_that_its_user_can_read() -> None:
     commands = re.findall(
         r"^(?:RUN .*kernelcast (compile.*)|(USER) .*)$", (DEPLOY / "docker/Dockerfile").read_text(), re.MULTILINE
     )
-    assert ["".join(command) for command in commands] == ["compile", "USER", "compile --check"]
+    assert ["".join(command) for command in commands] == ["compile --portable", "USER", "compile --check"]
 
 
 def test_the_exporter_has_its_default_directories_and_the_gpus() -> None:

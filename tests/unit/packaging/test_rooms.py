@@ -10,7 +10,7 @@ import pytest
 from kernelcast import columnar, probe
 
 ROOT: Final = Path(__file__).resolve().parents[3]
-SOURCES: Final = ("core", "exporter", "bridge", "predictor", "grafana", "tests", "benchmarks")
+SOURCES: Final = ("core", "exporter", "bridge", "predictor", "grafana", "lab", "tests", "benchmarks")
 PACKAGES: Final = sorted(str(path.parent.relative_to(ROOT)) for path in ROOT.glob("*/kernelcast/*/py.typed"))
 _TICKED: Final = re.compile(r"`([^`\n]+)`")
 _PATH: Final = re.compile(r"[\w.-]+(/[\w.-]+)*/?")

@@ -9,6 +9,7 @@ import pytest
 from kernelcast.predictor.cycle.cycle import Cycle
 from kernelcast.predictor.cycle.predictions import Abstention, CycleReport, Prediction
 from kernelcast.predictor.cycle.program_changes import ProgramChanges
+from kernelcast.predictor.intake import not_ahead
 from kernelcast.predictor.series.subjects import DURATION, VARIANT, Form, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import PredictorSettings
@@ -83,11 +84,9 @@ class Fleet:
         rows = np.array([self.windows.admit(subject, owner=0) for subject, _ in present], np.int64)
         ahead = [self.ahead_seconds.get(subject.label("Hostname"), 0) for subject, _ in present]
         times = (START_SECONDS + self.second + np.array(ahead, np.int64)) * SECOND_NS
+        now_seconds = float(START_SECONDS + self.second)
         self.windows.put_levels(
-            rows,
-            times,
-            np.array([value for _, value in present]),
-            now_seconds=float(START_SECONDS + self.second),
+            rows, not_ahead(times, now_seconds), np.array([value for _, value in present]), now_seconds=now_seconds
         )
         self.second += 1
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from kernelcast.predictor.anomalies import AnomalyDetector
-from kernelcast.predictor.anomalies.single import series_steps
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
 from kernelcast.predictor.backtest.grid import GriddedSeries, SeriesBatch
@@ -116,10 +115,6 @@ def anomalies(values: Floats) -> Floats:
     return np.stack([[step.score for step in steps], [step.onset for step in steps]]).transpose(0, 2, 1)
 
 
-def alone(values: Floats) -> Floats:
-    return np.stack([series_steps(each, 300.0, SEASON).score for each in values])
-
-
 PREPARATIONS: Final[dict[str, Preparation]] = {
     "without_spikes": without_spikes,
     "forward_filled": filled(lambda values: values),
@@ -137,7 +132,6 @@ PREPARATIONS: Final[dict[str, Preparation]] = {
     "forecast, quantiles": partial(forecasts, "quantiles"),
     "forecast, last value": partial(forecasts, "naive"),
     "anomaly score": anomalies,
-    "anomaly score of one series": alone,
     "breach probability": breaches,
     "limit passed": passed,
     "condense": lambda values: np.stack(condense(values, 1)),

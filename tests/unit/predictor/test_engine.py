@@ -186,15 +186,6 @@ def test_series_keep_their_own_gpu_and_program_when_names_are_numbered_again(
         del fleet.series[subject]
 
 
-def test_a_series_has_no_anomaly_score_of_the_one_that_had_its_row_before(fleet: Fleet) -> None:
-    fleet.device("DCGM_FI_DEV_GPU_UTIL", lambda _: 50.0)
-    fleet.run(60)
-    rows = np.array([0])
-    assert fleet.cycle.anomaly_of(0) is not None
-    fleet.cycle._anomalies.run(rows, fleet.windows.generation[rows] + 1, fleet.windows.newest[rows])
-    assert fleet.cycle.anomaly_of(0) is None
-
-
 def test_a_horizon_shorter_than_an_interval_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one interval_seconds, 900"):
         PredictorSettings(interval_seconds=900.0, horizons_seconds=(300.0, 3600.0))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelcast.predictor.series.histories import BOTH_BLOCKS, KEPT_BLOCKS, KEPT_HOURS, NO_VERSION, Histories
+from kernelcast.predictor.series.histories import BOTH_BLOCKS, KEPT_BLOCKS, KEPT_HOURS, Histories
 from kernelcast.predictor.series.rings import EMPTY
 from kernelcast.predictor.series.subjects import DURATION, Form, Subject
 from kernelcast.predictor.series.windows import Windows
@@ -140,17 +140,6 @@ def test_a_host_whose_clock_is_ahead_does_not_move_the_others() -> None:
     assert np.isfinite(mean[:-1, -3:]).all()
 
 
-def test_a_clock_that_was_ahead_and_is_set_right_leaves_the_blocks_before() -> None:
-    recorder = Recorder()
-    row = recorder.add()
-    recorder.fill(row, range(START, START + 3 * BLOCK + 1), 1.0)
-    recorder.fill(row, range(START + 100 * BLOCK, START + 102 * BLOCK), 9.0)
-    recorder.fill(row, range(START + 4 * BLOCK, START + 6 * BLOCK + 1), 2.0)
-    mean, _ = recorder.histories.blocks(np.array([row]))
-    assert recorder.histories.newest_block(np.array([row])) == START // BLOCK + 5
-    np.testing.assert_array_equal(mean[0, -6:], [1, 1, 1, np.nan, 2, 2])
-
-
 def test_a_row_that_another_series_gets_begins_empty() -> None:
     recorder = Recorder()
     row = recorder.add(number=1)
@@ -185,17 +174,6 @@ def test_a_new_start_of_the_totals_is_another_process() -> None:
     processes = recorder.histories.processes(row, START // BLOCK + 3)
     assert processes.shape == (1, KEPT_BLOCKS)
     assert processes[0, -4:].tolist() == [0, 0, 1, 1]
-
-
-def test_versions_are_kept_by_their_changes() -> None:
-    recorder = Recorder()
-    rows = np.array([recorder.add(number=1), recorder.add(number=2)])
-    block_ns = recorder.histories.block_ns
-    for block in range(20):
-        recorder.histories.put_versions(rows[:1], np.array([(100 + block) * block_ns]), np.array([block // 2]))
-    found = recorder.histories.versions(rows, 120)
-    assert found[0, -21:].tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 9]
-    assert (found[1] == NO_VERSION).all()
 
 
 def test_the_lock_is_released_between_parts_of_a_large_call() -> None:

@@ -78,7 +78,6 @@ class Memory:
             *self.histories.blocks(rows, newest),
             self.histories.hours(rows, newest),
             self.histories.processes(rows, newest),
-            self.histories.versions(rows, newest),
         ]
         blanks = np.array([row is None for row in found])
         return [_spread(part, blanks) for part in parts]
@@ -119,8 +118,6 @@ def test_additions_upon_pages_give_the_same_state_as_a_whole_snapshot() -> None:
     for turn in range(12):
         before.minutes(7, NAMES, seed=turn)
         before.alarms[turn] = turn
-        rows = before.windows.rows()
-        before.histories.put_versions(rows[:9], np.full(9, before.second * SECOND_NS), np.full(9, turn))
         before.scores = np.array([turn, 2, 3.0])
         snapshots.append(before.save(100 + turn))
     assert sum(key.startswith("page") for key in snapshots[-1]) <= 1, "whole pages are written in turn"

@@ -42,6 +42,15 @@ def test_parts_of_an_item_add_up(tmp_path: Path) -> None:
     probe.abandon()
 
 
+def test_operations_of_steps_add_up_and_what_is_no_number_is_left_out(tmp_path: Path) -> None:
+    probe = Probe(ProbeSettings("train", socket_path=str(tmp_path / "none")), {})
+    flops: list[Any] = [3e15, 2.5e6, np.array([3, 4]), "many", float("nan"), -5, None, 0, 1e30]
+    for each in flops:
+        probe.step(flops=each)
+    assert (probe.steps, probe.recorder.progress.megaflops) == (9, 3_000_000_002)
+    probe.abandon()
+
+
 def test_an_error_of_a_trial_reaches_the_probes_count_and_not_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

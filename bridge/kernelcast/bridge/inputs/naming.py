@@ -13,6 +13,7 @@ from kernelcast.bridge.tables.families import HISTOGRAM_SUFFIXES
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.translation.attributes import LONGEST_LABELS_BYTES, label_name, rendered
 from kernelcast.columnar import DecoderLimits
+from kernelcast.runtime.prometheus_text import unescaped
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
 from kernelcast.wire.errors import DecodeError
 
@@ -24,8 +25,6 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LEGAL_LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_:]")
 _VALUE_OF: Final = {name: re.compile(rf'(?:^|,){name}="((?:[^"\\]++|\\.)*+)"') for name in ("job", "instance")}
-_UNESCAPED: Final = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
-_ESCAPE: Final = re.compile(r"\\.")
 
 _CATALOGUE_HISTOGRAM_NAMES: Final = frozenset(
     f"{row.prometheus_name}{suffix}"
@@ -151,11 +150,6 @@ def _made_legal(key: str) -> str:
     if len(key) > LONGEST_REMEMBERED:
         return label_name.__wrapped__(key)  # ten thousand of them would fill the memory
     return label_name(key)
-
-
-def unescaped(value: str) -> str:
-    r"""A label's value as it was before escaping; unknown escapes stay as they are."""
-    return _ESCAPE.sub(lambda found: _UNESCAPED.get(found[0], found[0]), value) if "\\" in value else value
 
 
 def _value_of(name: str, labels: bytes) -> str:

@@ -93,8 +93,7 @@ class Intake:
             self._store.expose(assigned.number, exposed=False)
             self._instruments.expect(key[0])
         self._inquiry.learn_time(topics)
-        if self._policy.grouped:
-            self._inquiry.learn_partitions(topics)
+        self._inquiry.learn_partitions(topics)
         for key, offset in self._inquiry.bounds.committed(keys, self.ownership.topic_ids).items():
             self.ownership.judged_before(key, offset)
         self.ownership.stable = True

@@ -1,6 +1,6 @@
 """The demo's child processes: started in order, watched, and stopped in reverse order.
 
-`run.Demo` and `tune-replay --through kafka` use a `Supervisor`, from the main thread alone.
+`run.Demo` and `lab.tune_replay` use a `Supervisor`, from the main thread alone.
 """
 
 import ctypes

@@ -4,13 +4,12 @@
 """
 
 import json
-import subprocess
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from kernelcast.cli.demo import summary, workspace
 from kernelcast.cli.demo.children import KERNELCAST, DemoProcess, Supervisor
 from kernelcast.cli.demo.event_log import EventLog
 from kernelcast.cli.demo.http import answers
-from kernelcast.cli.demo.machine_code import MachineCodeStamp
 from kernelcast.cli.demo.progress import StartProgress
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.state import DemoState, Gatherer
@@ -26,10 +24,8 @@ from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import KernelcastError
 
-READY_SECONDS: Final = 180.0
-"""A service that ends is noticed at once; this is for one that hangs, on a machine that is busy with other things."""
-COMPILING: Final = tuple((sys.executable, "-m", "kernelcast.bridge.warm_up", part) for part in ("decoder", "series"))
-"""Commands that compile beside each other, as numba uses one core of a process."""
+READY_SECONDS: Final = 900.0
+"""A service that ends is noticed at once; this is for one that hangs, and a first start compiles on a busy machine."""
 SETTLE_SECONDS: Final = 20.0
 """Longest wait at the end until Prometheus has the last data."""
 SHORT_SETTLE_SECONDS: Final = 8.0
@@ -40,10 +36,8 @@ FIGURES_SECONDS: Final = 10.0
 GATHER_SECONDS: Final = 1.0
 """Time between two readings of the state."""
 EXAMPLE_PROGRAM: Final = "example"
-_SERVICES: Final = ("bridge", "exporter", "predictor")
-"""In the order in which they become ready."""
-_STEPS: Final = 2 + len(_SERVICES)
-"""Steps of a start, for its progress: compiling, each service, and the first figures."""
+_STEPS: Final = 3
+"""Steps of a start, for its progress: the bridge, the exporter, and the first figures."""
 
 Show = Callable[[DemoState], None]
 
@@ -137,10 +131,11 @@ class Demo:
             self._start_all(shutdown, progress)
             events.start()
             stack.callback(events.stop)
-            started = time.monotonic()
             gatherer = Gatherer(self.state, self._supervisor, events)
             self._wait_for_figures(gatherer, shutdown, progress)
             progress.end()
+            self._watch_until_predicting(gatherer, shutdown, show)
+            started = time.monotonic()
             self._watch(gatherer, shutdown, show, started)
             self._wait_for_last_data(
                 gatherer, show, started, SHORT_SETTLE_SECONDS if shutdown.requested else SETTLE_SECONDS
@@ -149,49 +144,26 @@ class Demo:
         return summary.summarise(self.state, self._published(), exits)
 
     def _start_all(self, shutdown: Shutdown, progress: StartProgress) -> None:
-        """Start services, servers and sources; after a request to stop, nothing more."""
-        self._start_services(shutdown, progress)
+        """Start services, servers and sources; after a request to stop, nothing more.
+
+        The predictor starts once the bridge is ready: both run the same machine code, and the bridge compiles it where
+        there is none. The first picture needs no predictor, so nothing waits for it here.
+        """
+        options = self._options
+        self.workspace.write_config(nvml="on" if options.source.kind == "nvml" else "off", kernels=options.kernels)
+        for name in ("bridge", "exporter"):
+            self._start_service(name)
+        if self._prometheus:
+            self.workspace.write_observability()
+        self._wait_for("bridge", 1, shutdown, progress)
+        self._wait_for("exporter", 2, shutdown, progress)
         if not shutdown.requested:
+            self._start_service("predictor")
             self._start_servers()
             self._start_source()
 
-    def _start_services(self, shutdown: Shutdown, progress: StartProgress) -> None:
-        options = self._options
-        nvml = "on" if options.source.kind == "nvml" else "off"
-        self.workspace.write_config(nvml=nvml, kernels=options.kernels)
-        if self._prometheus:
-            self.workspace.write_observability()
-        self._compile(shutdown, progress)
-        if shutdown.requested:
-            return
-        config = ("--config", str(self.workspace.config))
-        for name in ("bridge", "predictor", "exporter"):
-            self._start(name, (*KERNELCAST, name, *config))
-        endpoints = self.workspace.endpoints
-        for number, name in enumerate(_SERVICES, 2):
-            url = f"http://{getattr(endpoints, name)}/-/ready"
-            self._wait_for(name, url, shutdown, partial(progress.report, number, _STEPS))
-
-    def _compile(self, shutdown: Shutdown, progress: StartProgress) -> None:
-        """Have machine code on disk before three services start that each would compile the same."""
-        stamp = MachineCodeStamp.here()
-        if stamp.matches():
-            return
-        log = self.workspace.log("compile")
-        with log.open("wb") as output, ExitStack() as stack:
-            compiling = [
-                stack.enter_context(subprocess.Popen(command, stdout=output, stderr=output)) for command in COMPILING
-            ]
-            while any(process.poll() is None for process in compiling):
-                if shutdown.requested:
-                    for process in compiling:
-                        process.terminate()
-                progress.report(1, _STEPS, f"compiling machine code, once on a machine{_compiled(log)}")
-                shutdown.wait(0.1)
-        if any(process.returncode for process in compiling) and not shutdown.requested:
-            raise KernelcastError(f"compiling failed: {log.read_text(errors='replace')[-2000:]}")
-        if not shutdown.requested:
-            stamp.write()
+    def _start_service(self, name: str) -> None:
+        self._start(name, (*KERNELCAST, name, "--config", str(self.workspace.config)))
 
     def _start_servers(self) -> None:
         directory, endpoints = self.workspace.directory, self.workspace.endpoints
@@ -243,6 +215,13 @@ class Demo:
             progress.report(_STEPS, _STEPS, "waiting for the first figures")
             shutdown.wait(0.2)
 
+    def _watch_until_predicting(self, gatherer: Gatherer, shutdown: Shutdown, show: Show) -> None:
+        """Show the state until the predictor is ready, too; the run's time counts from then on."""
+        deadline = time.monotonic() + READY_SECONDS
+        while not shutdown.requested and not self._is_ready("predictor", deadline):
+            show(gatherer.gather(0.0))
+            shutdown.wait(GATHER_SECONDS)
+
     def _watch(self, gatherer: Gatherer, shutdown: Shutdown, show: Show, started: float) -> None:
         limit = self._options.duration_seconds
         while not shutdown.requested:
@@ -281,15 +260,26 @@ class Demo:
         child = DemoProcess(name, command, log, ends=ends, unblocks=unblocks, environ=environ or {})
         return self._supervisor.start(child)
 
-    def _wait_for(self, name: str, url: str, shutdown: Shutdown, report: Callable[[str], None]) -> None:
+    def _wait_for(self, name: str, number: int, shutdown: Shutdown, progress: StartProgress) -> None:
         deadline = time.monotonic() + READY_SECONDS
-        while not answers(url) and not shutdown.requested:
-            self._check()
-            if time.monotonic() > deadline:
-                child = next(each for each in self._supervisor.children if each.name == name)
-                raise KernelcastError(f"{name} was not ready within {READY_SECONDS:.0f} s; {_log_end(child)}")
-            report(f"waiting until the {name} is ready")
+        while not self._is_ready(name, deadline) and not shutdown.requested:
+            compiled = _compiled(self.workspace.log(name))
+            progress.report(number, _STEPS, f"waiting until the {name} is ready{compiled}")
             shutdown.wait(0.1)
+
+    def _is_ready(self, name: str, deadline: float) -> bool:
+        """Whether a service is ready.
+
+        Raises:
+            KernelcastError: It is not, and a process has failed or the time is up.
+        """
+        if answers(f"http://{getattr(self.workspace.endpoints, name)}/-/ready"):
+            return True
+        self._check()
+        if time.monotonic() > deadline:
+            child = next(each for each in self._supervisor.children if each.name == name)
+            raise KernelcastError(f"{name} was not ready within {READY_SECONDS:.0f} s; {_log_end(child)}")
+        return False
 
     def _check(self) -> None:
         for child in self._supervisor.failed():
@@ -309,10 +299,13 @@ class Demo:
 
 
 def _compiled(log: Path) -> str:
-    """Parts that the compiler has reported ready, from its log; empty before the first."""
-    words = [line.split() for line in log.read_text(errors="replace").splitlines()]
-    ready = ", ".join(one[1] for one in words if one[:1] == ["ready"] and len(one) > 1)
-    return f"; ready: {ready}" if ready else ""
+    """What a service's log says of the machine code that it compiles; empty where it compiles none."""
+    text = log.read_text(errors="replace")
+    if 'event="compiling' not in text:
+        return ""
+    done = re.findall(r" done=(\d+)/(\d+)", text)
+    parts = f"; {done[-1][0]} of {done[-1][1]} parts are compiled" if done else ""
+    return f": it compiles machine code, once on a machine{parts}"
 
 
 def _log_end(child: DemoProcess) -> str:

@@ -1,6 +1,6 @@
 """The demo's folder: free ports, one `kernelcast.yaml` for all services, rules and configurations for the servers.
 
-`run.Demo` and `tune-replay --through kafka` write it before they start a service.
+`run.Demo` and `lab.tune_replay` write it before they start a service.
 """
 
 import shutil
@@ -94,7 +94,8 @@ class Workspace:
                 "kernels": kernels,
             },
             # Groups of its own: on a user's Kafka it must not take partitions away from the services that run there.
-            "bridge": {"group_id": "kernelcast-demo-bridge", "pages": self._pages()},
+            # The bridge joins none: the first member of a group waits for seconds.
+            "bridge": {"mode": "replica", "group_id": "kernelcast-demo-bridge", "pages": self._pages()},
             "predictor": {"group_id": "kernelcast-demo-predictor"},
         }
         content: dict[str, Any] = {
@@ -119,16 +120,19 @@ class Workspace:
         Raises:
             KernelcastError: The grafana extra is not installed, or refused.
         """
-        rules = self.directory / "rules"
+        rules, site = self.directory / "rules", self.directory / "site.yaml"
         bridge = f"http://{self.endpoints.bridge}"
-        links = ("--runbooks-url", f"{bridge}/runbooks/", "--dashboard-url", f"{bridge}/pages/kernelcast-kernels")
-        _grafana("generate", "--output", str(self.directory), "--profile", "demo", *links)
-        alertmanager = _grafana(
-            "alertmanager-config", "--webhook-url", f"http://{self.endpoints.bridge}/api/v1/alerts", "--profile", "demo"
-        )
+        links = {"runbooks_url": f"{bridge}/runbooks/", "dashboard_url": f"{bridge}/pages/kernelcast-kernels"}
+        site.write_text(yaml.safe_dump({"profile": "demo", **links}))
+        _output_of("rules", "files", "--output", str(rules), "--site", str(site))
+        provisioned = ("--flavor", "provisioning", "--output", str(self.directory), "--site", str(site))
+        _output_of("grafana", "files", *provisioned)
+        webhook = ("--webhook-url", f"{bridge}/api/v1/alerts")
+        alertmanager = _output_of("grafana", "alertmanager-config", *webhook, "--profile", "demo")
         (self.directory / "alertmanager.yml").write_text(alertmanager)
         targets = (self.endpoints.exporter, self.endpoints.bridge, self.endpoints.predictor)
-        prometheus = _grafana("prometheus-config", *_target_options(*targets), *self._server_options(rules))
+        options = (*_target_options(*targets), *self._server_options(rules))
+        prometheus = _output_of("grafana", "prometheus-config", *options)
         (self.directory / "prometheus.yml").write_text(prometheus)
 
     def how_to_import(self) -> list[str]:
@@ -170,10 +174,10 @@ def _target_options(exporter: str, bridge: str, predictor: str) -> list[str]:
     return ["--exporter", exporter, "--bridge", bridge, "--predictor", predictor]
 
 
-def _grafana(*arguments: str) -> str:
-    """The output of `kernelcast grafana`, run in this process because a new one needs a second to import it."""
+def _output_of(*arguments: str) -> str:
+    """The output of a kernelcast command, run in this process because a new one needs a second to import it."""
     with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()) as complaint:
-        code = run(("grafana", *arguments))
+        code = run(arguments)
     if code:
-        raise KernelcastError(f"kernelcast grafana {arguments[0]} failed: {complaint.getvalue().strip()[-500:]}")
+        raise KernelcastError(f"kernelcast {' '.join(arguments[:2])} failed: {complaint.getvalue().strip()[-500:]}")
     return printed.getvalue()

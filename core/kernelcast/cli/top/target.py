@@ -170,7 +170,7 @@ def bridge_alerts(url: str, access: ServerCredentials) -> Alerts:
     try:
         answer = json.loads(get(f"{url}{BRIDGE_ALERTS}", access))
         return Alerts(answer["firing"], answer["reason"])
-    except PageError as error:  # an earlier version of the bridge, or one without a webhook
+    except PageError as error:  # a bridge without a webhook
         return Alerts(None, str(error))
     except (ValueError, KeyError, TypeError):
         return Alerts(None, f"{url}{BRIDGE_ALERTS} is no list of alerts")

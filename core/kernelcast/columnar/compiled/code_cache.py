@@ -11,6 +11,9 @@ So the stamp here is a digest of the function's file and, recursively, of all fi
 imports. It holds no times: a copy of an installation uses the same machine code. Code that checks bounds
 (NUMBA_BOUNDSCHECK=1, for tests) is stored under another key than code that does not.
 
+Code is made for the processor at hand, and for it alone. A wheel or an image brings code for the `PORTABLE` processor
+of its architecture; every processor with the same instructions runs it.
+
 The stored code can only be run: it has no LLVM code to compile into other functions, and no listing of types. So
 loading it starts no part of the compiler, which saves 45 MiB and half a second in each process.
 """
@@ -18,15 +21,18 @@ loading it starts no part of the compiler, which saves 45 MiB and half a second 
 import errno
 import hashlib
 import inspect
+import platform
 import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from llvmlite import binding  # type: ignore[import-untyped]
+import llvmlite  # type: ignore[import-untyped]
+from llvmlite import binding
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]  # an extension module
@@ -34,7 +40,17 @@ from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]  # an e
 F = TypeVar("F", bound=Callable[..., Any])
 
 ROOT = __name__.partition(".")[0]
+PORTABLE: Final = {
+    "x86_64": (
+        "x86-64-v3",
+        "+avx,+avx2,+bmi,+bmi2,+cx16,+f16c,+fma,+lzcnt,+movbe,+popcnt,+sahf,+sse3,+sse4.1,+sse4.2,+ssse3,+xsave",
+    ),
+    "aarch64": ("generic", ""),
+}
+"""Of each architecture, LLVM's name and features of a processor whose code runs on others: on x86, most since 2013."""
 _IMPORTS = re.compile(rf"^\s*(?:from|import)\s+{ROOT}\.([\w.]+)", re.MULTILINE)
+_NOT_INSTALLED: Final = "document.py"
+"""A module of this name writes a page of docs/. A wheel has none, and the machine code of a checkout serves it, too."""
 _DISPATCHERS: Final[list[Any]] = []
 """Every dispatcher that was passed to `on_disk`, in the order of the imports."""
 
@@ -68,6 +84,12 @@ def not_on_disk(modules: Sequence[str]) -> list[str]:
     """
     theirs = (each for each in _DISPATCHERS if each.py_func.__module__.startswith(tuple(modules)))
     return [_name(each) for each in theirs if not _is_on_disk(each)]
+
+
+def portable_environment() -> dict[str, str]:
+    """Variables for a process that compiles for the `PORTABLE` processor; empty where the architecture has none."""
+    name_and_features = PORTABLE.get(platform.machine(), ())
+    return dict(zip(("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"), name_and_features, strict=False))
 
 
 def is_writable() -> bool:
@@ -183,7 +205,7 @@ class _Cache(FunctionCache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
-        stamp = source_digest(function.__module__)
+        stamp = (source_digest(function.__module__), llvmlite.__version__)
         folders = dict.fromkeys((self.cache_path, *_readable_folders(inspect.getfile(function))))
         self._files = [
             _CacheFile(folder, self._impl.filename_base, stamp)  # type: ignore[no-untyped-call]
@@ -216,16 +238,29 @@ class _Cache(FunctionCache):
 
     def holds(self, codegen: Any) -> bool:
         """Whether there is machine code for a processor, whatever the types of the arguments."""
-        return any(key[1] == codegen.magic_tuple() for file in self._files for key in _index(file))
+        processors = _processors(codegen.magic_tuple())
+        return any(key[1] in processors for file in self._files for key in _index(file))
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
-        key = self._index_key(sig, target_context.codegen())
-        for file in self._files if self._enabled else ():
+        signature, own, *rest = self._index_key(sig, target_context.codegen())
+        keys = [(signature, processor, *rest) for processor in _processors(own)]
+        for key, file in product(keys, self._files) if self._enabled else ():
             with suppress(OSError):
                 data = file.load(key)
                 if data is not None:
                     return self._impl.rebuild(target_context, data)
         return None
+
+
+def _processors(own: tuple[str, str, str]) -> Sequence[tuple[str, str, str]]:
+    """The processors whose machine code this process runs: its own, and the portable one where that lacks nothing.
+
+    Args:
+        own: The target that numba compiles for: triple, name of the processor, features with `+` or `-`.
+    """
+    name, features = PORTABLE.get(platform.machine(), own[1:])
+    missing = {*filter(None, features.split(","))} - {*own[2].split(",")}
+    return (own,) if missing else (own, (own[0], name, features))
 
 
 @cache
@@ -274,7 +309,8 @@ def _read(name: str) -> tuple[bytes, tuple[str, ...]]:
             return _digest_and_imports(path.with_suffix(".py"))
         if (path / "__init__.py").is_file():
             content, imported = _digest_and_imports(path / "__init__.py")
-            inside = [*path.glob("*.py"), *(package.parent for package in path.glob("*/__init__.py"))]
+            modules = (module for module in path.glob("*.py") if module.name != _NOT_INSTALLED)
+            inside = [*modules, *(package.parent for package in path.glob("*/__init__.py"))]
             return content, imported + tuple(f"{name}.{module.stem}" for module in inside)
     return b"", ()  # a sentence that begins like an import
 

@@ -1,6 +1,6 @@
 """A broker inside this process: librdkafka's mock cluster, to which other processes can connect, too.
 
-`kernelcast demo`, `tune-replay --through kafka` and tests use it.
+`kernelcast demo`, `lab.tune_replay` and tests use it.
 
 It keeps about 5 MiB per partition and has no CreateTopics, no time index, no compaction and no append time. It
 creates a topic when the topic's metadata is queried. The first member of a group waits 3 s; one that joins later

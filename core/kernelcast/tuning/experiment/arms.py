@@ -1,6 +1,6 @@
 """Values of an experiment, for its callers: the two arms, the settings, the verdict."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -37,7 +37,9 @@ class ExperimentVerdict:
         second_interval: Confidence interval of the second ratio.
         blocks: Counterbalanced blocks that were compared.
         kept_launches: Launches or steps on the kept configuration.
-        candidate_launches: Launches or steps on the candidate, discarded ones included.
+        candidate_launches: Launches or steps on the candidate, those that are not compared included.
+        settle: Launches after a change of configuration that were not compared.
+        is_early: Whether a slow candidate was dropped before it had time to settle.
     """
 
     decision: Decision
@@ -49,6 +51,8 @@ class ExperimentVerdict:
     blocks: int = 0
     kept_launches: int = 0
     candidate_launches: int = 0
+    settle: int = 0
+    is_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,18 @@ class Rules:
 
     Attributes:
         minimum_gain: Smallest gain worth keeping: 0.01 is 1 % less time per item.
-        maximum_new: Most launches or steps on the candidate, discarded ones included.
+        maximum_new: Most compared launches or steps on the candidate; those before it has settled come on top.
         level: Coverage of the interval; holds at every analysis.
-        discarded: Launches after a change of configuration that are not compared.
-        kept_launches: Launches of the kept configuration in a slot of a block.
-        candidate_launches: Launches of the candidate in a slot of a block.
+        worst: Longest launch that is reckoned with, in typical launches of the kept configuration. As long as few long
+            launches were seen, the candidate is charged for this one at the highest rate that their number allows.
+        settle: Launches after a change of configuration that are not compared; more where the times show it.
+        short_launches: Compared launches of a slot in the first blocks, in which a slow candidate is noticed.
+        slot_launches: Compared launches of a slot in later blocks.
+        look_launches: Launches of each slot of the long blocks, which show what only a long stay on a configuration
+            shows; 0 for none.
         race_ratio: A candidate whose two last launches both take longer than this times the kept median is dropped,
             if the noise of the kept configuration does not explain it.
+        patience: Further launches of the race in which such a candidate may settle. The long blocks come first then.
         harmful_ratio: A candidate is dropped when the median of at least three blocks is above this, with the same
             condition.
         minimum_blocks: Blocks after which a candidate can be kept.
@@ -71,17 +80,25 @@ class Rules:
     """
 
     minimum_gain: float = 0.01
-    maximum_new: int = 130
+    maximum_new: int = 1200
     level: float = 0.95
-    discarded: int = 1
-    kept_launches: int = 2
-    candidate_launches: int = 1
+    worst: float = 6.0
+    settle: int = 1
+    short_launches: int = 2
+    slot_launches: int = 4
+    look_launches: int = 64
     race_ratio: float = 1.5
+    patience: int = 0
     harmful_ratio: float = 1.1
     minimum_blocks: int = 10
     maximum_pending: int = 24
 
     @property
-    def block_launches(self) -> int:
-        """Compared launches of a block: two slots of each arm."""
-        return 2 * (self.kept_launches + self.candidate_launches)
+    def look_blocks(self) -> int:
+        """Number of long blocks."""
+        return 2 if self.look_launches else 0
+
+    def by_epoch(self) -> "Rules":
+        """Return the rules for launches that are sums of many steps, as epochs and whole runs are."""
+        most = min(self.maximum_new, 130)
+        return replace(self, maximum_new=most, worst=1.5, short_launches=1, slot_launches=1, look_launches=0)

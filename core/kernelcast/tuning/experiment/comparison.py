@@ -5,34 +5,40 @@ Out: `result`. An *analysis* tests all complete blocks; it is an interim analysi
 """
 
 from collections import OrderedDict
-from math import inf, isfinite, log
+from math import ceil, exp, inf, isfinite, log
 from statistics import median
 from typing import Final, NamedTuple
 
 from kernelcast.tuning.experiment.arms import Arm, Decision, Rules
-from kernelcast.tuning.experiment.blocks import Block, Difference, ItemSlope, LaunchRecord, contrasts
-from kernelcast.tuning.experiment.evidence import SequentialTest, estimate, ratio
+from kernelcast.tuning.experiment.blocks import ItemSlope, LaunchRecord, OpenBlock, evidence, look_ratio
+from kernelcast.tuning.experiment.evidence import Evidence
 from kernelcast.tuning.experiment.lag import Lag
 from kernelcast.tuning.experiment.noise import Noise
 from kernelcast.tuning.experiment.schedule import Launch, LaunchRole
+from kernelcast.tuning.experiment.settling import Stay, settled_after
 
 HARM_BLOCKS: Final = 3
 """Blocks from which on a candidate that is clearly slower is dropped."""
+HARM_LAST: Final = 12
+"""Blocks up to which this is looked for; later the judgement itself says it."""
 BASELINE_RECORDS: Final = 2
 """Times of the kept configuration that the race needs."""
 MAX_UNRECORDED: Final = 4096
 """Launches that wait for their times; of more, the oldest counts as never timed."""
-ANALYSE_EVERY: Final = 2
-"""Blocks between two interim analyses, which take processor time in the program."""
+LONGEST_SETTLING: Final = 33
+"""Launches after a change that are left out at most."""
+ANALYSE_EVERY: Final = 1.2
+"""Growth of the compared launches between two interim analyses, which take processor time in the program."""
 
 
 class ComparisonDecision(NamedTuple):
-    """A decision with its reason; `last`: the last analysis made it."""
+    """A decision with its reason; `last`: the last analysis made it; `is_early`: it had not time to settle."""
 
     decision: Decision
     reason: str
     ratio: float | None = None
     last: bool = False
+    is_early: bool = False
 
 
 class Comparison:
@@ -41,6 +47,7 @@ class Comparison:
     Args:
         rules: The limits.
         attributed: Each time is known to be that of its launch, so that no lag is searched for.
+        judges: Whether it decides; otherwise it only answers.
 
     Attributes:
         result: The decision; None before it.
@@ -48,27 +55,33 @@ class Comparison:
         race_open: Number of launches of the race without a record yet.
     """
 
-    def __init__(self, rules: Rules, *, attributed: bool = False) -> None:
+    def __init__(self, rules: Rules, *, attributed: bool = False, judges: bool = True) -> None:
         self.result: ComparisonDecision | None = None
         self.pending_new = self.race_open = 0
+        self.settle = self._least_settle = rules.settle
+        """Launches after a change of configuration that are not compared."""
+        self.has_raced = False
+        """Whether the race has ended, because the candidate is not much slower."""
         self._rules = rules
-        self._test = SequentialTest(rules.level)
-        self._log_minimum_gain = log(1 - rules.minimum_gain)
         self._waiting: OrderedDict[int, Launch] = OrderedDict()
         self._baseline: list[float] = []
         self._race: list[float] = []
-        self._blocks: dict[int, Block] = {}
-        self._differences: list[list[Difference]] = []
+        self._open: dict[int, OpenBlock] = {}
+        self._blocks: list[OpenBlock] = []
+        self._stays: list[Stay] = []
         self._slope = ItemSlope()
         self._lag = Lag()
         self._noise = Noise()
         self._attributed = attributed
+        self._judges = judges
         self._no_more_blocks = False
+        self._analysed_launches = 0
 
     @property
     def blocks(self) -> int:
-        """Blocks with a record of each arm."""
-        return len(self._differences)
+        """Blocks that are compared."""
+        found = self._evidence()
+        return found.blocks if found is not None else 0
 
     def expect(self, launch: Launch) -> None:
         """Wait for the record of a launch."""
@@ -85,8 +98,11 @@ class Comparison:
         if launch is None:
             return
         if seconds > 0 and items > 0 and isfinite(seconds) and isfinite(items):
-            self._add_time(launch, log(seconds) - log(items), log(items))  # their quotient may be 0 or infinite
-        self._close(launch)
+            log_time = log(seconds) - log(items)  # their quotient may be 0 or infinite
+            self._add_time(launch, log_time, log(items))
+            self._close(launch, log_time)
+        else:
+            self._close(launch)
 
     def skip_before(self, number: int) -> None:
         """Wait no more for launches with a lower number."""
@@ -104,27 +120,23 @@ class Comparison:
         self._no_more_blocks = True
         while self._waiting:
             self._skip(next(iter(self._waiting)))
-        self._blocks.clear()  # launches of the last block that were not planned yet would keep it open
+        self._open.clear()  # launches of the last block that were not planned yet would keep it open
         self._analyse()
 
     def measured(self, *, last: bool) -> tuple[float | None, tuple[float, float] | None]:
         """Return the ratio and its interval; None where there is none."""
-        if not self._differences:
-            return None, None
-        values = self._values()
-        low, high = self._test.bounds(values, last=last)
-        interval = (ratio(low), ratio(high)) if high < inf and low > -inf else None
-        return ratio(estimate(values)), interval
+        found = self._evidence()
+        return (found.estimate, found.bounds(last=last)) if found is not None else (None, None)
 
     def proved_slower(self) -> bool:
         """Whether the candidate is proved slower, by an estimate of at least the smallest gain worth keeping."""
-        if not self._differences:
+        found = self._evidence()
+        if found is None:
             return False
-        values = self._values()
-        return self._test.above(values, 0.0, last=False) and estimate(values) >= -self._log_minimum_gain
+        return found.is_above(1.0, last=False) and found.estimate >= 1 / (1 - self._rules.minimum_gain)
 
-    def _values(self) -> list[tuple[float, ...]]:
-        return contrasts(self._differences, self._slope.value())
+    def _evidence(self) -> Evidence | None:
+        return evidence(self._blocks, self._slope.value(), self.settle, self._rules)
 
     def _match(self, arm: Arm, number: int | None) -> Launch | None:
         if number is None:
@@ -145,93 +157,132 @@ class Comparison:
 
     def _add_time(self, launch: Launch, log_time: float, log_items: float) -> None:
         self._lag.timed(launch.number, log_time)
-        if launch.role is not LaunchRole.DISCARDED and launch.arm is Arm.KEPT:
+        is_settled = launch.position >= self.settle
+        if is_settled and launch.arm is Arm.KEPT:
             self._noise.add(launch.number, log_time)
-        if launch.role is not LaunchRole.DISCARDED:
+        if is_settled:
             self._slope.add(launch.number, launch.arm, log_time, log_items)
         if launch.role is LaunchRole.COMPARED:
-            self._block(launch).halves[launch.slot // 2].append(LaunchRecord(launch.arm, log_time, log_items))
+            record = LaunchRecord(launch.arm, launch.position, log_time, log_items)
+            self._block(launch).halves[launch.slot // 2].append(record)
         elif launch.role is LaunchRole.RACE:
             self._race.append(log_time)
             self._judge_race()
-        elif launch.role is LaunchRole.IDLE and not self._race:
+        elif not self._race:
             self._baseline.append(log_time)
 
-    def _block(self, launch: Launch) -> Block:
-        return self._blocks.setdefault(launch.block, Block(self._rules.block_launches))
+    def _block(self, launch: Launch) -> OpenBlock:
+        return self._open.setdefault(launch.block, OpenBlock(launch.block_launches, launch.is_look))
 
-    # Drop a candidate whose last two launches were both much slower than the baseline.
+    # Drop a candidate whose last two launches were both much slower than the baseline, once its patience is over.
     def _judge_race(self) -> None:
         if len(self._race) < 2 or len(self._baseline) < BASELINE_RECORDS:
             return
         slower = min(self._race[-2:]) - median(self._baseline)
         allowed = max(log(self._rules.race_ratio), self._noise.race_limit())
-        if slower > allowed:
-            limit = f"the limit is {ratio(allowed):.3g}"
-            reason = f"two launches in a row took at least {ratio(slower):.2f} times the kept time; {limit}"
-            self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, ratio(slower)))
+        if slower <= allowed:
+            self.has_raced = True
+        elif len(self._race) >= 2 + self._rules.patience:
+            limit = f"the limit is {exp(allowed):.3g}"
+            after = f" after {len(self._race)}" if self._rules.patience else ""
+            reason = f"two launches in a row took at least {_ratio(slower):.2f} times the kept time{after}; {limit}"
+            self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, _ratio(slower), is_early=True))
 
     # A launch has its record, or will get none. The last one of a block completes the block.
-    def _close(self, launch: Launch) -> None:
+    def _close(self, launch: Launch, log_time: float | None = None) -> None:
+        if not launch.position or not self._stays:
+            self._stays.append(Stay(launch.arm, []))
+        if launch.role is not LaunchRole.RACE:
+            self._stays[-1].times.append(log_time)
         if launch.role is not LaunchRole.COMPARED:
             return
         block = self._block(launch)
         block.open -= 1
         if block.open:
             return
-        del self._blocks[launch.block]
-        if differences := block.differences():
-            self._differences.append(differences)
+        self._blocks.append(self._open.pop(launch.block))
         self._analyse()
 
     # Whether the present analysis is the last one: no block is open, and none will begin.
     def _complete(self) -> bool:
-        if not self._no_more_blocks or self._blocks:
+        if not self._no_more_blocks or self._open:
             return False
         return not any(one.role is LaunchRole.COMPARED for one in self._waiting.values())
 
     def _analyse(self) -> None:
         last = self._complete()
-        count = len(self._differences)
-        if self.result is not None:
+        if self.result is not None or not self._judges:
             return
-        if not count:
+        is_harm_possible = len(self._blocks) <= HARM_LAST and not last
+        launches = sum(len(half) for block in self._blocks for half in block.halves)
+        if not (last or is_harm_possible or launches >= ANALYSE_EVERY * self._analysed_launches):
+            return
+        self._analysed_launches = launches
+        self.settle = settled_after(self._stays, self._noise.deviation, self._least_settle)
+        found = self._evidence()
+        if found is None:
             if last:
-                self._conclude(
-                    ComparisonDecision(Decision.INCONCLUSIVE, "no block has a timed launch of both configurations")
-                )
+                self._conclude(ComparisonDecision(Decision.INCONCLUSIVE, self._nothing_compared()))
             return
-        values = self._values()
-        if count >= HARM_BLOCKS and not last:
-            middle = median([value for block in values for value in block])
-            if middle > max(log(self._rules.harmful_ratio), self._noise.harm_limit(self._rules, count)):
-                reason = f"the median of {count} blocks is {ratio(middle):.3f} times the kept time"
-                self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, ratio(middle)))
-                return
-        if last or (count >= self._rules.minimum_blocks and count % ANALYSE_EVERY == 0):
-            self._judge(values, last=last)
+        if is_harm_possible and self._is_harmful(found):
+            return
+        looks = sum(block.is_look for block in self._blocks)
+        if last or (found.blocks >= self._rules.minimum_blocks and looks >= self._rules.look_blocks):
+            self._judge(found, last=last)
 
-    # Kept: proved faster by the smallest gain; or, at the end, proved faster at all with an estimate of that gain.
-    # Rolled back: that gain is excluded.
-    def _judge(self, values: list[tuple[float, ...]], *, last: bool) -> None:
+    def _nothing_compared(self) -> str:
+        if not self._blocks:
+            return "no block has a timed launch of both configurations"
+        return f"times had not settled {self.settle} launches after a change of configuration"
+
+    def _is_harmful(self, found: Evidence) -> bool:
+        least = 1 if self._rules.patience else HARM_BLOCKS
+        if found.blocks < least:
+            return False
+        middle = found.median
+        if log(middle) <= max(log(self._rules.harmful_ratio), self._noise.harm_limit(self._rules, found.blocks)):
+            return False
+        reason = f"the median of {found.blocks} blocks is {middle:.3f} times the kept time"
+        self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, middle, is_early=True))
+        return True
+
+    # Kept: proved faster, and the estimate reaches the smallest gain. Rolled back: that gain is excluded. Where the
+    # long blocks say the contrary, a configuration shows later what it costs: slots become longer, and it goes on.
+    def _judge(self, found: Evidence, *, last: bool) -> None:
+        least = 1 - self._rules.minimum_gain
         gain = f"{self._rules.minimum_gain:.1%}"
-        if self._test.below(values, self._log_minimum_gain, last=last):
-            self._conclude(ComparisonDecision(Decision.KEPT, f"at least {gain} faster is proved", last=last))
-        elif self._test.above(values, self._log_minimum_gain, last=last):
+        look = look_ratio(self._blocks)
+        is_faster = found.estimate <= least and found.is_below(1.0, last=last)
+        is_useless = not is_faster and found.is_above(least, last=last)
+        if not last and look is not None and ((is_faster and look >= 1) or (is_useless and look <= least)):
+            self._least_settle = self.settle = min(4 * self.settle + 1, LONGEST_SETTLING)
+        elif is_faster and (look is None or look < 1):
+            reason = f"proved faster in the mean, long launches up to {self._rules.worst:g} times the usual included"
+            self._conclude(ComparisonDecision(Decision.KEPT, reason, last=last))
+        elif is_useless:
             self._conclude(ComparisonDecision(Decision.ROLLED_BACK, f"a gain of {gain} is excluded", last=last))
-        elif last and self._test.below(values, 0.0, last=True) and estimate(values) <= self._log_minimum_gain:
-            self._conclude(
-                ComparisonDecision(Decision.KEPT, f"proved faster, and the estimate reaches {gain}", last=True)
-            )
         elif last:
             reason = f"neither a gain of {gain} nor its absence was proved"
+            factor = found.missing()
+            if found.estimate <= least and factor < inf:
+                more = ceil((factor - 1) * found.launches)
+                reason += f"; at {found.estimate:.3f} times the kept time, it needs about {more} more launches of each"
             self._conclude(ComparisonDecision(Decision.INCONCLUSIVE, reason, last=True))
 
+    # Times that follow the configuration some launches later show its effect beside launches of the other one. Where
+    # blocks can be longer than that, those launches are left out, and the comparison goes on.
     def _conclude(self, result: ComparisonDecision) -> None:
         if self.result is not None:
             return
-        guarded = not self._attributed and result.decision is not Decision.INCONCLUSIVE
-        if guarded and self.blocks >= HARM_BLOCKS and (lag := self._lag.value()):
+        guarded = not self._attributed and (result.decision is Decision.KEPT or result.is_early)
+        if guarded and len(self._blocks) >= HARM_BLOCKS and (lag := self._lag.value()) and lag >= self.settle:
+            self.settle = self._least_settle = lag + 1
+            if not result.last:
+                return
             reason = f"times follow the configuration {lag} launches later; wait for the device in each step"
             result = ComparisonDecision(Decision.INCONCLUSIVE, reason, last=result.last)
         self.result = result
+
+
+def _ratio(log_ratio: float) -> float:
+    return exp(min(log_ratio, 700.0))

@@ -1,95 +1,192 @@
-"""Evidence from counterbalanced blocks: e-values, confidence bounds and the estimate of the log-ratio.
+"""Evidence about the mean cost of a launch: e-values of counterbalanced blocks, and a bound of long launches.
 
-Each block's order (ABBA or BAAB) is drawn by a fair coin that is independent of the noise. If the candidate's true
-log-ratio is `null`, then a block's contrast minus `null` is as likely positive as negative, whatever the noise is:
-drift, load with a period, autocorrelation, spikes. The score of a contrast is bounded (Huber), so one spike counts
-little. For scores x with symmetric signs, exp(a*sum(x) - a**2*sum(x**2)/2) is a supermartingale for every a, and so
-is its mean over a half-normal distribution of a > 0. That mean is the e-value: under the null it exceeds 1/alpha at
-any analysis, ever, with probability at most alpha. The last analysis, at a number of blocks that no measurement has
-influenced, has a sharper test: it compares the sum of the scores with a normal distribution of the same variance.
-Half of the permitted error is spent on the e-value at all analyses, half on the last one.
+The judge is to know the mean time of an item, and rare long launches can decide it that nobody has seen yet. So times
+are taken apart. The *body* of a launch is its time up to a limit, in typical launches; the *tail* is what is above it.
+
+The body: each block's order is drawn by a fair coin that is independent of the noise, so under the null a block's
+contrast is as likely positive as negative: drift, load with a period, autocorrelation. For scores x with symmetric
+signs, exp(a*sum(x) - a**2*sum(x**2)/2) is a supermartingale for every a, and so is its mean over a half-normal
+distribution of a > 0. That mean is the e-value: under the null it exceeds 1/alpha at any analysis, ever, with
+probability at most alpha. The last analysis, at a number of blocks that no measurement has influenced, has a sharper
+test: it compares the sum of the scores with a normal distribution of the same variance. Half of the permitted error is
+spent on the e-value at all analyses, half on the last one. Scores are not cut, because the mean is asked for; where the
+arms have noise of different shapes, signs are symmetric only about, which the bounded body keeps harmless.
+
+The tail: the number of long launches is Poisson's, and its exact upper bound times the longest launch that is reckoned
+with (`Rules.worst`) bounds their cost, as long as few were seen; from `MANY_EVENTS` on it is that of their sum.
 
 Sources: de la Pena, A General Class of Exponential Inequalities for Martingales and Ratios, Annals of Probability 27
 (1999), lemma 6.1; Howard et al., Time-uniform Chernoff bounds, Probability Surveys 17 (2020), section 5 (mixtures);
-Huber, Robust Estimation of a Location Parameter, Annals of Mathematical Statistics 35 (1964).
+Garwood, Fiducial Limits for the Poisson Distribution, Biometrika 28 (1936).
 """
 
-from collections.abc import Sequence
-from math import erfc, exp, inf, log, pi, sqrt
-from statistics import NormalDist
-from typing import Final
-
-CLIP: Final = 1.5
-"""Scores are linear up to this many scales, constant beyond."""
+from collections.abc import Callable, Sequence
+from math import erfc, exp, hypot, inf, log, pi, sqrt
+from statistics import NormalDist, median
+from typing import Final, NamedTuple
 
 MIXTURE: Final = 4.0
 """Weight of small effects in the bound: it is tightest where the scores' squares add up to a few times this."""
-
 SCALE_OF_MEDIAN: Final = 1.4826
 """Standard deviation over median magnitude, of normal noise."""
-TOLERANCE: Final = 1e-5
-"""Of a log-ratio: estimates and bounds are exact to 0.001 %."""
-
 FAR_BELOW: Final = -30.0
 """Standard deviations from which on the normal distribution is replaced by its asymptotic form."""
+TAIL_ERROR: Final = 0.003
+"""Error of the bound of long launches."""
+TAIL_DEVIATIONS: Final = NormalDist().inv_cdf(1 - TAIL_ERROR)
+MANY_EVENTS: Final = 8
+"""Long launches from which on their own sum says what they cost."""
+RARE: Final = -log(TAIL_ERROR)
+"""Upper bound of the expected number of long launches where none was seen."""
+BODY_SHARE: Final = 0.2
+"""The body ends at this share of the way from a typical launch to the longest one that is reckoned with."""
 
-DOUBLINGS: Final = 24
-"""Of the step in the search for a bound; beyond them the data give none."""
+
+class Block(NamedTuple):
+    """A block's mean bodies of both arms, in typical launches of the kept configuration, and its compared launches."""
+
+    new: float
+    old: float
+    launches: int
 
 
-Blocks = Sequence[Sequence[float]]
-"""Each block's log-ratios: candidate minus kept, one for each half of the block; at least one block."""
-
-
-class SequentialTest:
-    """Tests and bounds that share one level.
+class Tail:
+    """Long launches of one arm.
 
     Args:
-        level: Coverage of an interval, and 1 minus twice the error of a test, over all analyses together.
+        excess: What each of its launches takes above the limit of the body, in typical launches; 0 for most.
+        worst: Longest launch that is reckoned with, in typical launches.
+
+    Attributes:
+        mean: Mean cost a launch, as measured.
+        error: Error of the mean, for many long launches.
+        has_many: Whether so many were seen that their own sum says what they cost.
     """
 
-    def __init__(self, level: float) -> None:
+    def __init__(self, excess: Sequence[float], worst: float) -> None:
+        events = [one for one in excess if one > 0]
+        launches = max(1, len(excess))
+        longest = max(events, default=0.0)
+        self.has_many = len(events) >= MANY_EVENTS
+        self.mean = sum(events) / launches
+        self.error = TAIL_DEVIATIONS * sqrt(sum(one * one for one in events)) / launches
+        self._unseen = RARE / launches * max(0.0, (1 - BODY_SHARE) * (worst - 1) - longest)
+        self._few_most = poisson_most(len(events)) / launches * max(worst - 1, longest)
+
+    def least(self) -> float:
+        """Return the lower bound of the cost a launch."""
+        return max(0.0, self.mean - self.error) if self.has_many else 0.0
+
+    def most(self, error: float) -> float:
+        """Return the upper bound of the cost a launch, launches of the longest kind that were not seen included.
+
+        Args:
+            error: Error of the mean, where many long launches were seen.
+        """
+        return self.mean + error + self._unseen if self.has_many else self._few_most
+
+
+def tails_most(new: Tail, old: Tail, ratio: float) -> float:
+    """Return the upper bound of what the candidate's long launches cost above `ratio` times the kept ones."""
+    if new.has_many and old.has_many:
+        return new.most(hypot(new.error, ratio * old.error)) - ratio * old.mean
+    return new.most(new.error) - ratio * old.least()
+
+
+def body_limit(worst: float) -> float:
+    """Return the limit of the body, in typical launches."""
+    return 1 + BODY_SHARE * (worst - 1)
+
+
+def poisson_most(events: int) -> float:
+    """Return the upper bound of the expected number of events where so many were seen."""
+    low, high = float(events), events + 10 * sqrt(events + 1.0) + RARE
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        term = total = exp(-middle)
+        for number in range(1, events + 1):
+            term *= middle / number
+            total += term
+        low, high = (middle, high) if total > TAIL_ERROR else (low, middle)
+    return high
+
+
+class Evidence:
+    """All blocks of an analysis with the long launches of both arms.
+
+    A ratio is the mean time of the candidate's launches over that of the kept ones.
+
+    Args:
+        blocks: Mean bodies; at least one block.
+        new: Long launches of the candidate.
+        old: Those of the kept configuration.
+        level: Coverage of an interval, and 1 minus twice the error of a test, over all analyses together.
+
+    Attributes:
+        blocks: Number of blocks.
+        launches: Compared launches of the candidate.
+    """
+
+    def __init__(self, blocks: Sequence[Block], new: Tail, old: Tail, level: float) -> None:
+        self._blocks, self._new, self._old = blocks, new, old
         self._log_limit = log(4 / (1 - level))
         self._last_limit = NormalDist().inv_cdf(1 - (1 - level) / 4)
+        self.blocks = len(blocks)
+        self.launches = launches = sum(block.launches for block in blocks)
+        self._new_body = sum(block.new * block.launches for block in blocks) / launches
+        self._old_body = sum(block.old * block.launches for block in blocks) / launches
+        self._scale = 1.0
 
-    def below(self, blocks: Blocks, null: float, *, last: bool) -> bool:
-        """Whether the data prove that the true log-ratio lies below `null`; `last`: this is the last analysis."""
-        return self._proved(*_score(blocks, null), last=last)
+    @property
+    def median(self) -> float:
+        """The median over the blocks of their ratios; long launches count as those at the limit."""
+        return median([block.new / block.old for block in self._blocks])
 
-    def above(self, blocks: Blocks, null: float, *, last: bool) -> bool:
-        """Whether the data prove that the true log-ratio lies above `null`; `last`: this is the last analysis."""
-        total, squares = _score(blocks, null)
+    @property
+    def estimate(self) -> float:
+        """The ratio, as measured."""
+        return (self._new_body + self._new.mean) / (self._old_body + self._old.mean)
+
+    def is_below(self, ratio: float, *, last: bool) -> bool:
+        """Whether the data prove that the true ratio is lower; `last`: this is the last analysis."""
+        return self._proved(*self._score(ratio, tails_most(self._new, self._old, ratio)), last=last)
+
+    def is_above(self, ratio: float, *, last: bool) -> bool:
+        """Whether the data prove that the true ratio is higher, launches that were not seen left out."""
+        total, squares = self._score(ratio, self._new.least() - ratio * (self._old.mean + self._old.error))
         return self._proved(-total, squares, last=last)
 
-    def bounds(self, blocks: Blocks, *, last: bool) -> tuple[float, float]:
-        """Return the confidence bounds of the log-ratio; infinite where the data do not bound it."""
-        mirrored = [[-value for value in block] for block in blocks]
-        return -self._upper(mirrored, last=last), self._upper(blocks, last=last)
+    def bounds(self, *, last: bool) -> tuple[float, float] | None:
+        """Return the interval of the ratio; None where the data give none."""
+        middle = self.estimate
+        low = _edge(lambda ratio: self.is_above(ratio, last=last), middle, 0.0)
+        high = _edge(lambda ratio: self.is_below(ratio, last=last), middle, 16 * middle + 16)
+        return (low, high) if high < 16 * middle + 16 else None
+
+    def missing(self) -> float:
+        """Return the factor on the number of launches with which the estimate would be proved; infinite without."""
+        gain = 1 - self.estimate
+        if gain <= 0:
+            return inf
+        _, squares = self._score(self.estimate, self._new.mean - self.estimate * self._old.mean)
+        body = self._last_limit * sqrt(squares) * self._scale / self.launches
+        tails = tails_most(self._new, self._old, 1.0) - self._new.mean + self._old.mean
+        # The body's error falls with the root of the number; that of the tails with the number, as few were seen.
+        root = (body + sqrt(body * body + 4 * gain * tails)) / (2 * gain)
+        return max(1.0, root * root)
+
+    def _score(self, ratio: float, tails: float) -> tuple[float, float]:
+        """Return the sum of the blocks' scores and of their squares, in units of their typical magnitude."""
+        scores = [block.launches * (block.new - ratio * block.old + tails) for block in self._blocks]
+        magnitudes = sorted(map(abs, scores))
+        self._scale = SCALE_OF_MEDIAN * magnitudes[len(magnitudes) // 2] or magnitudes[-1] or 1.0
+        scores = [score / self._scale for score in scores]
+        return sum(scores), sum(score * score for score in scores)
 
     def _proved(self, total: float, squares: float, *, last: bool) -> bool:
         if last and squares > 0 and -total / sqrt(squares) >= self._last_limit:
             return True
         return log_e_value(total, squares) >= self._log_limit
-
-    def _upper(self, blocks: Blocks, *, last: bool) -> float:
-        """Return the smallest log-ratio above the estimate that the data reject."""
-        low = high = estimate(blocks)
-        smallest, largest = _range(blocks)
-        step = max(largest - smallest, abs(low) * 1e-3, 1e-6)
-        for _ in range(DOUBLINGS):
-            high = low + step
-            if self.below(blocks, high, last=last):
-                break
-            step *= 2
-        else:
-            return inf
-        while high - low > TOLERANCE * max(1.0, abs(low)):
-            middle = (low + high) / 2
-            if self.below(blocks, middle, last=last):
-                high = middle
-            else:
-                low = middle
-        return high
 
 
 def log_e_value(total: float, squares: float) -> float:
@@ -101,41 +198,11 @@ def log_e_value(total: float, squares: float) -> float:
     return 0.5 * scaled * scaled + log(erfc(-scaled / sqrt(2))) + 0.5 * log(MIXTURE / spread)
 
 
-def estimate(blocks: Blocks) -> float:
-    """Return the log-ratio at which the scores balance (Huber's estimate)."""
-    low, high = _range(blocks)
-    while high - low > TOLERANCE:
-        middle = (low + high) / 2
-        if _score(blocks, middle)[0] > 0:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _range(blocks: Blocks) -> tuple[float, float]:
-    values = [value for block in blocks for value in block]
-    return min(values), max(values)
-
-
-def _score(blocks: Blocks, null: float) -> tuple[float, float]:
-    """Return the sum of the blocks' scores and of their squares; the scale uses magnitudes only, so signs stay fair."""
-    magnitudes = sorted([abs(value - null) for block in blocks for value in block])
-    scale = SCALE_OF_MEDIAN * magnitudes[len(magnitudes) // 2] or magnitudes[-1]
-    if scale <= 0:
-        return 0.0, 0.0
-    total = squares = 0.0
-    for block in blocks:
-        score = 0.0
-        for value in block:
-            distance = (value - null) / scale
-            score += CLIP if distance > CLIP else max(distance, -CLIP)
-        score /= len(block)
-        total += score
-        squares += score * score
-    return total, squares
-
-
-def ratio(log_ratio: float) -> float:
-    """Convert a log-ratio to a ratio."""
-    return exp(min(log_ratio, 700.0))
+def _edge(is_excluded: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return the ratio nearest to the estimate that the data exclude; `outside` if they exclude none."""
+    if not is_excluded(outside):
+        return outside
+    while abs(outside - inside) > 1e-5 * max(abs(inside), 1e-9):
+        middle = (inside + outside) / 2
+        inside, outside = (inside, middle) if is_excluded(middle) else (middle, outside)
+    return outside

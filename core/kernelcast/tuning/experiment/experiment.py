@@ -9,8 +9,6 @@ Example::
         experiment.record(arm, seconds)
 """
 
-from dataclasses import replace
-
 from kernelcast.tuning.experiment.arms import Arm, Decision, ExperimentVerdict, Rules
 from kernelcast.tuning.experiment.comparison import Comparison, ComparisonDecision
 from kernelcast.tuning.experiment.schedule import Launch, LaunchRole, LaunchSchedule
@@ -26,9 +24,7 @@ class Experiment:
 
     Args:
         seed: Determines the order of the arms.
-        minimum_gain: Smallest gain worth keeping: 0.01 is 1 % less time per item.
-        maximum_new: Most launches or steps on the candidate.
-        rules: Further limits; `minimum_gain` and `maximum_new` override its fields.
+        rules: The limits; None for the usual ones.
         attributed: Each time given to `record` is known to be that of its launch, for example because the device
             numbers its launches. Otherwise times that follow the arm some launches later prevent a decision.
     """
@@ -37,16 +33,14 @@ class Experiment:
         self,
         *,
         seed: int,
-        minimum_gain: float = 0.01,
-        maximum_new: int = 130,
         rules: Rules | None = None,
         attributed: bool = False,
     ) -> None:
-        self.rules = replace(rules or Rules(), minimum_gain=minimum_gain, maximum_new=maximum_new)
+        self.rules = rules or Rules()
         self._schedule = LaunchSchedule(seed, self.rules)
         self._launches = {Arm.KEPT: 0, Arm.CANDIDATE: 0}
         self._first = Comparison(self.rules, attributed=attributed)
-        self._second = Comparison(self.rules)
+        self._second = Comparison(self.rules, judges=False)
         self._closed = False
         self._verdict: ExperimentVerdict | None = None
 
@@ -54,6 +48,11 @@ class Experiment:
     def waiting(self) -> bool:
         """Whether only records are missing: the kept configuration runs until they come."""
         return self._verdict is None and self._must_wait()
+
+    @property
+    def at_block_boundary(self) -> bool:
+        """Whether the next launch begins a block, so that a pause before it is no part of a comparison."""
+        return self._schedule.at_block_boundary
 
     def next_arm(self) -> Arm:
         """Return the arm of the next launch or step; after the verdict, the one that it leaves in force."""
@@ -64,6 +63,9 @@ class Experiment:
         if self._verdict is not None:
             kept = self._verdict.decision is Decision.KEPT
             return Launch(-1, Arm.CANDIDATE if kept else Arm.KEPT, LaunchRole.IDLE, -1)
+        self._schedule.settle = self._first.settle
+        if self._first.has_raced and self.rules.patience:
+            self._schedule.end_race()
         launch = self._schedule.idle() if self._must_wait() else self._schedule.next()
         self.expect(launch)
         if self._schedule.exhausted and not self._closed:
@@ -139,6 +141,7 @@ class Experiment:
         if self._verdict is not None:
             return
         measured, interval = self._first.measured(last=result.last)
+        self._second.settle = self._first.settle
         second, second_interval = self._second.measured(last=True)
         if result.decision is Decision.KEPT and self._second.proved_slower():
             reason = f"{result.reason}, but the second measure is {second:.3f} times that of the kept configuration"
@@ -153,4 +156,6 @@ class Experiment:
             blocks=self._first.blocks,
             kept_launches=self._launches[Arm.KEPT],
             candidate_launches=self._launches[Arm.CANDIDATE],
+            settle=self._first.settle,
+            is_early=result.is_early,
         )

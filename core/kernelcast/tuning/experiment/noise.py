@@ -47,5 +47,5 @@ class Noise:
 
     def harm_limit(self, rules: Rules, blocks: int) -> float:
         """Return the log-ratio that the median of some blocks hardly exceeds by chance."""
-        one_block = sqrt(1 / (2 * rules.candidate_launches) + 1 / (2 * rules.kept_launches))
+        one_block = sqrt(1 / rules.short_launches)
         return HARM_ERRORS * MEDIAN_ERROR * self.deviation * one_block / sqrt(blocks)

@@ -1,16 +1,18 @@
 """Order of launches in an experiment: baseline, race, then counterbalanced blocks in random order with random gaps.
 
-`Experiment` takes each launch from a `LaunchSchedule`. Example, with two kept and one candidate launch in a slot (k,
-c), a discarded launch after each change (x), and a gap of one idle launch (i)::
+`Experiment` takes each launch from a `LaunchSchedule`. Example, with two compared launches in a slot (k, c), one launch
+after each change that is not compared (x), and a gap of one idle launch (i)::
 
-    baseline k k k k, race c c c, block i kk xc c xkk, block xc xkk kk xc
+    baseline k k k k, race c c c, block i kk xcc cc xkk, block xcc xkk kk xcc
+
+Six short blocks come first, then two with long slots (*looks*), then blocks of a few launches to the end.
 """
 
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from kernelcast.tuning.experiment.arms import Arm, Rules
 
@@ -20,6 +22,12 @@ RACE_LAUNCHES: Final = 3
 """Launches of the candidate before the first block; a much slower candidate is dropped after two of them."""
 LONGEST_GAP: Final = 2
 """Idle launches before a block are 0 to 2, at random, so that no period of the load stays in step with the blocks."""
+SHORT_BLOCKS: Final = 6
+"""Short blocks at the start."""
+SLOTS_OF_SETTLING: Final = 4
+"""Compared launches of a slot for each that is not, where a configuration settles late."""
+LONGEST_SLOT: Final = 48
+"""Compared launches of a slot then, at most."""
 RACE_BLOCK: Final = -1
 """Number of the block of launches before the first one."""
 
@@ -29,10 +37,9 @@ class LaunchRole(Enum):
 
     IDLE = "idle"
     """Runs the kept configuration between blocks; its time describes the noise only."""
-    DISCARDED = "discarded"
-    """The first after a change of configuration; its time is not used."""
     RACE = "race"
     COMPARED = "compared"
+    """Belongs to a slot of a block. It is compared if the configuration has settled by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,10 @@ class Launch:
         arm: The configuration that it runs.
         role: Its use.
         block: The block that it belongs to; `RACE_BLOCK` before the first.
-        slot: Position among the four compared launches of its block; -1 for other launches.
+        slot: Position of its slot among the four of its block; -1 for other launches.
+        position: Launches in a row on this configuration before it.
+        is_look: Whether its block is a long one.
+        block_launches: Launches of all slots of its block.
     """
 
     number: int
@@ -52,13 +62,27 @@ class Launch:
     role: LaunchRole
     block: int
     slot: int = -1
+    position: int = 0
+    is_look: bool = False
+    block_launches: int = 0
+
+
+class _Planned(NamedTuple):
+    arm: Arm
+    role: LaunchRole
+    block: int
+    slot: int = -1
+    is_look: bool = False
+    block_launches: int = 0
 
 
 class LaunchSchedule:
-    """Plans the launches. The plan depends on the seed and on when the experiment waits, never on a measured time.
+    """Plans the launches. The plan depends on the seed, on when the experiment waits, and on `settle`.
 
     Attributes:
+        settle: Launches after a change that are not compared; the experiment raises it as it learns.
         new: Launches planned on the candidate so far.
+        compared: Those of them that are compared; those of long blocks come on top.
         blocks: Blocks begun so far.
     """
 
@@ -66,11 +90,13 @@ class LaunchSchedule:
         self._random = Random(seed)  # noqa: S311  the order must be fair, not secret
         self._rules = rules
         self._number = 0
-        self._last = Arm.KEPT
-        self._planned: deque[tuple[Arm, LaunchRole, int, int]] = deque()
-        self._planned.extend((Arm.KEPT, LaunchRole.IDLE, RACE_BLOCK, -1) for _ in range(BASELINE_LAUNCHES))
-        self._planned.extend((Arm.CANDIDATE, LaunchRole.RACE, RACE_BLOCK, -1) for _ in range(RACE_LAUNCHES))
-        self.new = 0
+        self._last, self._position = Arm.KEPT, -1
+        self._planned: deque[_Planned] = deque()
+        self._planned.extend(_Planned(Arm.KEPT, LaunchRole.IDLE, RACE_BLOCK) for _ in range(BASELINE_LAUNCHES))
+        race = RACE_LAUNCHES + rules.patience
+        self._planned.extend(_Planned(Arm.CANDIDATE, LaunchRole.RACE, RACE_BLOCK) for _ in range(race))
+        self.settle = rules.settle
+        self.new = self.compared = 0
         self.blocks = 0
 
     @property
@@ -81,37 +107,71 @@ class LaunchSchedule:
     @property
     def exhausted(self) -> bool:
         """Whether another block could exceed the limit of launches on the candidate."""
-        longest = 2 * (self._rules.candidate_launches + self._rules.discarded)
-        return not self._planned and self.new + longest > self._rules.maximum_new
+        return not self._planned and self.compared + 2 * self._slot_launches() > self._rules.maximum_new
+
+    def end_race(self) -> None:
+        """Plan no further launch of the race: the candidate has settled."""
+        while self._planned and self._planned[0].role is LaunchRole.RACE:
+            self._planned.popleft()
 
     def idle(self) -> Launch:
         """Plan a launch of the kept configuration outside of any block."""
-        return self._launch(Arm.KEPT, LaunchRole.IDLE, self.blocks)
+        return self._launch(_Planned(Arm.KEPT, LaunchRole.IDLE, self.blocks))
 
     def next(self) -> Launch:
         """Plan the next launch; begins a block where none is open."""
         if not self._planned:
             self._plan_block()
-        return self._launch(*self._planned.popleft())
+        return self._launch(self._planned.popleft())
 
-    # A gap, then four slots in the order ABBA or BAAB. After each change of the arm, launches are discarded.
+    def _is_look(self) -> bool:
+        first = 0 if self._rules.patience else SHORT_BLOCKS
+        return first <= self.blocks < first + self._rules.look_blocks
+
+    def _slot_launches(self) -> int:
+        """Compared launches of each slot of the next block."""
+        if self._is_look():
+            return self._rules.look_launches
+        is_short = self.blocks < SHORT_BLOCKS and not self._rules.patience
+        least = self._rules.short_launches if is_short else self._rules.slot_launches
+        # Where a change costs time, long slots have fewer changes.
+        return max(least, min(SLOTS_OF_SETTLING * self.settle, LONGEST_SLOT) if self.settle > 1 else 0)
+
+    # A gap, then four slots in the order ABBA or BAAB; ABAB or BABA in a look, whose stays are of one length then.
+    # After each change of the arm, launches are added that are not compared.
     def _plan_block(self) -> None:
+        is_look, launches = self._is_look(), self._slot_launches()
         block, self.blocks = self.blocks, self.blocks + 1
         last = self._last
         for _ in range(self._random.randrange(LONGEST_GAP + 1)):
-            self._planned.append((Arm.KEPT, LaunchRole.IDLE, block, -1))
+            self._planned.append(_Planned(Arm.KEPT, LaunchRole.IDLE, block))
             last = Arm.KEPT
-        outer, inner = (Arm.KEPT, Arm.CANDIDATE) if self._random.random() < 0.5 else (Arm.CANDIDATE, Arm.KEPT)
-        for slot, arm in enumerate((outer, inner, inner, outer)):
-            if arm is not last:
-                self._planned.extend((arm, LaunchRole.DISCARDED, block, -1) for _ in range(self._rules.discarded))
-            launches = self._rules.kept_launches if arm is Arm.KEPT else self._rules.candidate_launches
-            self._planned.extend((arm, LaunchRole.COMPARED, block, slot) for _ in range(launches))
+        first, second = (Arm.KEPT, Arm.CANDIDATE) if self._random.random() < 0.5 else (Arm.CANDIDATE, Arm.KEPT)
+        order = (first, second, first, second) if is_look else (first, second, second, first)
+        slots = []
+        for arm in order:
+            slots.append((arm, launches + (self.settle if arm is not last and not is_look else 0)))
             last = arm
+        total = sum(number for _, number in slots)
+        for slot, (arm, number) in enumerate(slots):
+            self._planned.extend(_Planned(arm, LaunchRole.COMPARED, block, slot, is_look, total) for _ in range(number))
 
-    def _launch(self, arm: Arm, role: LaunchRole, block: int, slot: int = -1) -> Launch:
-        launch = Launch(self._number, arm, role, block, slot)
+    def _launch(self, planned: _Planned) -> Launch:
+        self._position = self._position + 1 if planned.arm is self._last else 0
+        launch = Launch(
+            self._number,
+            planned.arm,
+            planned.role,
+            planned.block,
+            planned.slot,
+            self._position,
+            planned.is_look,
+            planned.block_launches,
+        )
         self._number += 1
-        self._last = arm
-        self.new += arm is Arm.CANDIDATE
+        self._last = planned.arm
+        if planned.arm is Arm.CANDIDATE:
+            self.new += 1
+            is_counted = planned.role is LaunchRole.COMPARED and not planned.is_look
+            self.compared += is_counted and self._position >= self.settle
         return launch

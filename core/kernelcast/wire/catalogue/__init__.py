@@ -6,14 +6,14 @@ Services make their metrics from the rows; documents, dashboards, rules and test
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, kernel, predictor, runtime
+from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, inference, kernel, predictor, runtime
 from kernelcast.wire.catalogue.devices import (
     accelerator,
     dcgm_exporter,
     device,
     energy,
     gpu,
-    infiniband,
+    nccl,
     nvlink,
     profiling,
     tpu,
@@ -29,11 +29,12 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     gpu.GPU_UP,
     gpu.GPU_DETACHED,
     *nvlink.ROWS,
-    *infiniband.ROWS,
+    *nccl.ROWS,
     *tpu.ROWS,
     *accelerator.ROWS,
     *kernel.ROWS,
     *energy.ROWS,
+    *inference.ROWS,
     *forecast.ROWS,
     *forecast_scores.ROWS,
     *runtime.ROWS,

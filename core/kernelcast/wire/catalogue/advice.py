@@ -51,8 +51,6 @@ ADVICE: Final[Mapping[Cause, Advice]] = MappingProxyType(
         Cause.STRAGGLER: Advice(
             "slower than the other ranks", "Compare clock and temperature of this GPU with the others'; replace it."
         ),
-        Cause.SLOW_LINK: Advice("slow link", "Check the port and the cable between the two workers."),
-        Cause.UNEVEN_WORK: Advice("uneven division of work", "Give the ranks equal shares of the work."),
         Cause.AGEING: Advice(
             "the GPU itself is slower", "Run a benchmark on the idle GPU; swap it if it is slower than its neighbours."
         ),

@@ -7,11 +7,8 @@ that names the reason for which there is no cause; it ends its topic as a cause 
 feature does not hold. A limit without a source was chosen by us.
 """
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from kernelcast.wire.catalogue import xids
@@ -338,11 +335,6 @@ _LEVELS: Final = (
 RULES: Final[tuple[Rule, ...]] = (*_FAULTS, *_SPEED, *_DEPLOY, *_LEVELS)
 """In the order in which causes have precedence."""
 
-PEER_PAGES: Final[Mapping[Cause, float]] = MappingProxyType(
-    {Cause.STRAGGLER: 0.1, Cause.SLOW_LINK: 0.1, Cause.UNEVEN_WORK: math.inf}
-)
-"""Causes that no rule finds: the comparison of a program's workers at each step finds them.
-
-The number is the smallest prolongation of a step, as a share of it, that is a page; less is a ticket. Work that is
-unevenly divided is always a ticket.
-"""
+SLOW_WORKER_PAGE: Final = 1.1
+"""Ratio of a slow worker's time to its peers' from which it is a page; less is a ticket. No rule finds a slow worker:
+the comparison of a program's workers does."""

@@ -8,20 +8,24 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, kernel, predictor, runtime
+from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, inference, kernel, predictor, runtime
 from kernelcast.wire.catalogue.devices import (
     accelerator,
     dcgm_exporter,
     device,
     energy,
     gpu,
-    infiniband,
+    nccl,
     nvlink,
     profiling,
     tpu,
 )
 from kernelcast.wire.catalogue.model import Metric
 
+_ENGINES: Final = (
+    "vLLM, SGLang, TensorRT-LLM and Triton under one naming: recorded by rules from an engine's own series, or read by "
+    "the exporter (`exporter.scrape`). A figure that an engine lacks is absent."
+)
 _LIKE_DCGM: Final = "Names, units and labels of dcgm-exporter, so that existing dashboards and alerts work unchanged."
 
 
@@ -50,13 +54,17 @@ _SECTIONS: Final = MappingProxyType(
         ),
         "Devices, beyond DCGM": ("Data for which DCGM has no suitable row.", (*gpu.ROWS, gpu.GPU_UP, gpu.GPU_DETACHED)),
         "NVLinks": ("One series for each link; `exporter.nvlink_links` selects the metrics.", nvlink.ROWS),
-        "InfiniBand": (
-            "Ports of adapters, RoCE included; off unless `exporter.infiniband` is on.",
-            infiniband.ROWS,
+        "NCCL": (
+            "From the files of NVIDIA's NCCL Inspector; off unless `exporter.nccl_inspector.directory` is set.",
+            nccl.ROWS,
         ),
         "TPUs": (
             "From the metric service of the program that uses the TPU; absent while no program uses it.",
             tpu.ROWS,
+        ),
+        "Inference engines": (
+            _ENGINES,
+            inference.ROWS,
         ),
         "GPUs and TPUs": ("For dashboards of mixed fleets.", accelerator.ROWS),
         "Forecasts, degradation and hints": (

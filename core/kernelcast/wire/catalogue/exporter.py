@@ -274,10 +274,16 @@ TPU_ERRORS: Final = Metric(
     labels=("reason",),
     source=_DAEMON,
 )
-INFINIBAND_ERRORS: Final = Metric(
-    "kernelcast_exporter_infiniband_errors_total",
+NCCL_INSPECTOR_ERRORS: Final = Metric(
+    "kernelcast_exporter_nccl_inspector_errors_total",
     Kind.COUNTER,
-    "Failed readings of the node's InfiniBand ports.",
+    "Failed readings of the folder of NCCL Inspector, and lines of its files that were left out.",
+    source=_DAEMON,
+)
+SCRAPE_ERRORS: Final = Metric(
+    "kernelcast_exporter_scrape_errors_total",
+    Kind.COUNTER,
+    "Failed readings of pages of inference engines, or of the list of the node's pods.",
     source=_DAEMON,
 )
 KERNEL_LOG_ERRORS: Final = Metric(
@@ -327,7 +333,8 @@ DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     ATTRIBUTION_AGE,
     ATTRIBUTION_KEPT,
     TPU_ERRORS,
-    INFINIBAND_ERRORS,
+    NCCL_INSPECTOR_ERRORS,
+    SCRAPE_ERRORS,
     KERNEL_LOG_ERRORS,
     KERNEL_LOG_LOST,
 )

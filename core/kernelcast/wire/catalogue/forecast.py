@@ -90,31 +90,6 @@ FORECAST_TIME: Final = kafka_metric(
     labels=SUBJECT_LABELS,
     source=_PREDICTOR,
 )
-ANOMALY_SCORE: Final = kafka_metric(
-    "kernelcast.anomaly.score",
-    Kind.GAUGE,
-    "Anomaly score of a series that is selected for publication: 0 or more, and 1 means act.",
-    unit="",
-    labels=SUBJECT_LABELS,
-    source=_PREDICTOR,
-)
-ANOMALY_DIRECTION: Final = kafka_metric(
-    "kernelcast.anomaly.direction",
-    Kind.GAUGE,
-    "Direction of the anomaly: 1 where the series is too high, -1 where it is too low, 0 where there is none.",
-    unit="",
-    labels=SUBJECT_LABELS,
-    source=_PREDICTOR,
-)
-ANOMALY_EXPECTED: Final = kafka_metric(
-    "kernelcast.anomaly.expected",
-    Kind.GAUGE,
-    "Mean that was expected of the newest block of five minutes, with its 95 % interval, in the series' own unit; "
-    "bound is mean, lower or upper.",
-    unit="",
-    labels=(*SUBJECT_LABELS, "bound"),
-    source=_PREDICTOR,
-)
 HINTS_ISSUED: Final = kafka_metric(
     "kernelcast.hint.issued",
     Kind.COUNTER,
@@ -176,9 +151,6 @@ ROWS: Final = (
     DEGRADATION_THRESHOLD,
     DEGRADATION_ALERT,
     DEGRADATION_CROSSED,
-    ANOMALY_SCORE,
-    ANOMALY_DIRECTION,
-    ANOMALY_EXPECTED,
     HINTS_ISSUED,
     HINT_OPEN,
     HINT_EXPECTED,

@@ -60,13 +60,6 @@ RELIABILITY_CAME: Final = _score(
     "bin",
     unit="1",
 )
-CALIBRATION_CROSSINGS: Final = _score(
-    "calibration_crossings",
-    "Independent crossings of limits seen at this site, at most one of a series and horizon a day. origin is "
-    "simulation until there are 50 (not yet calibrated here), then site.",
-    *CELL_LABELS,
-    "origin",
-)
 ALERT_LEAD: Final = _score(
     "alert_lead", "Median time from an alert to the passing of its limit.", *CLASS_LABELS, unit="s"
 )
@@ -93,7 +86,6 @@ ROWS: Final = (
     RELIABILITY_CLAIMS,
     RELIABILITY_SAID,
     RELIABILITY_CAME,
-    CALIBRATION_CROSSINGS,
     ALERT_LEAD,
     ALERT_PRECISION,
     ANNOUNCED_BREACHES,

@@ -132,7 +132,8 @@ SYNC_CALLS: Final = kafka_metric(
 DEVICE_TIME: Final = kafka_metric(
     "cuda.device.time",
     Kind.COUNTER,
-    "Wall time of the GPU by activity: compute, collective, copy, overlap of compute with either, idle.",
+    "Wall time of the GPU by activity: compute, collective, copy, overlap of compute with either, idle between two "
+    "activities, unknown without a record: idle, or a kernel that has not ended.",
     unit="s",
     labels=(*PROGRAM_LABELS, "state"),
     source=_PROBE,
@@ -193,6 +194,14 @@ ITEMS: Final = kafka_metric(
     labels=PROGRAM_LABELS,
     source="probe",
 )
+FLOPS: Final = kafka_metric(
+    "kernelcast.program.flops",
+    Kind.COUNTER,
+    "Floating-point operations that the program's steps need, as it gives them to kernelcast.probe.step(flops=).",
+    unit="{operation}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
 STEP_SECONDS: Final = kafka_metric(
     "kernelcast.program.step",
     Kind.COUNTER,
@@ -225,6 +234,24 @@ PHASE_SECONDS: Final = kafka_metric(
     unit="s",
     labels=(*PROGRAM_LABELS, "phase"),
     source="probe",
+)
+GPU_PHASE_SECONDS: Final = kafka_metric(
+    "kernelcast.program.gpu_phase",
+    Kind.COUNTER,
+    "Time between the marks of the phases as PyTorch's current stream comes to them, the GPU's waits for the program "
+    "included, so that data is the time in which the GPU lacks batches; in the steps that "
+    "kernelcast_program_gpu_phase_steps_total counts.",
+    unit="s",
+    labels=(*PROGRAM_LABELS, "phase"),
+    source="probe, CUDA events",
+)
+GPU_PHASE_STEPS: Final = kafka_metric(
+    "kernelcast.program.gpu_phase_steps",
+    Kind.COUNTER,
+    "Steps whose phases were timed on the GPU, one a report of the probe; the time of a step is the quotient.",
+    unit="{step}",
+    labels=PROGRAM_LABELS,
+    source="probe, CUDA events",
 )
 PHASE: Final = kafka_metric(
     "kernelcast.program_phase",
@@ -400,7 +427,8 @@ PROBE_COST: Final = kafka_metric(
 PROBE_OVERHEAD: Final = kafka_metric(
     "kernelcast.probe.overhead",
     Kind.COUNTER,
-    "Time that the probe took from the program's threads.",
+    "Time that the probe took: of the program's threads, where its marks of steps and phases are an estimate, and the "
+    "processor time of its own thread.",
     unit="s",
     labels=PROGRAM_LABELS,
     source="probe",
@@ -539,10 +567,13 @@ ROWS: Final = (
     REGION_WALL,
     STEPS,
     ITEMS,
+    FLOPS,
     STEP_SECONDS,
     STEP_DURATION,
     SKIPPED_STEPS,
     PHASE_SECONDS,
+    GPU_PHASE_SECONDS,
+    GPU_PHASE_STEPS,
     PHASE,
     PROGRESS,
     STANDING,

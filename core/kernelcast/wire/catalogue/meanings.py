@@ -32,8 +32,6 @@ class Cause(StrEnum):
     NVLINK = "nvlink"
     TELEMETRY_LOST = "telemetry_lost"
     STRAGGLER = "straggler"
-    SLOW_LINK = "slow_link"
-    UNEVEN_WORK = "uneven_work"
     AGEING = "ageing"
     DEPLOY = "deploy"
     LOAD = "load"

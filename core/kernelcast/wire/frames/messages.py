@@ -131,7 +131,7 @@ class Counters:
             bytes, operations, ns.
         sync: Rows of type, calls and ns waited.
         device_time: Rows of state and ns.
-        overhead_ns: Time of the program's threads that the probe used.
+        overhead_ns: Time of the program's threads that the probe used, and processor time of its own thread.
         dropped_frames: Frames that could not be sent.
         decoding_ns: Processor time of the decoder of activity records, on a thread that never holds the program.
         launch_gaps: Idle times of the device between two activities; None if the method does not measure them.
@@ -164,6 +164,9 @@ class Counters:
         job: Rows of name and value that tell this job from others: `job`, `local_rank`, `world_size`, `backend`,
             `precision`; only those that are known.
         standby: Why a program that makes no progress may wait: `PERSON` or `ENDED`; empty if neither is known.
+        megaflops: Millions of floating-point operations that the program says its steps need.
+        gpu_steps: Steps that were timed on the GPU.
+        gpu_phases: Rows of phase and ns of the GPU's time in these steps.
     """
 
     TYPE: ClassVar = 4
@@ -203,6 +206,9 @@ class Counters:
     job: tuple[tuple[str, str], ...] = ()
     waits_measured_ns: int = 0
     standby: str = ""
+    gpu_steps: int = 0
+    gpu_phases: tuple[tuple[str, int], ...] = ()
+    megaflops: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ spec:
     matchLabels: {app.kubernetes.io/name: kernelcast-{{ .service }}}
   {{- if eq $kind "StatefulSet" }}
   # Each saves scores and findings under the name of its pod, which it keeps when it is replaced.
-  serviceName: kernelcast-{{ .service }}
+  serviceName: {{ include "kernelcast.fullname" .root }}-{{ .service }}
   podManagementPolicy: Parallel
   {{- else }}
   strategy:
@@ -50,29 +50,19 @@ spec:
       {{- if and (eq .service "predictor") (eq (int $own.replicas) 1) }}
       # Scores and findings are saved under this name. Several replicas must not share it: they would overwrite each
       # other's. Scale with `helm upgrade`, which makes a StatefulSet; remove the line before any `kubectl scale`.
-      hostname: kernelcast-predictor
+      hostname: {{ include "kernelcast.fullname" .root }}-predictor
       {{- end }}
       {{- with include "kernelcast.scheduling" . | trim }}
       {{- . | nindent 6 }}
       {{- end }}
-      {{- if gt (int $own.replicas) 1 }}
-      # Replicas on different nodes, where there are several.
-      affinity:
-        podAntiAffinity:
-          preferredDuringSchedulingIgnoredDuringExecution:
-            - weight: 100
-              podAffinityTerm:
-                topologyKey: kubernetes.io/hostname
-                labelSelector: {matchLabels: {app.kubernetes.io/name: kernelcast-{{ .service }}}}
-      {{- end }}
       securityContext:
-        {{- include "kernelcast.podSecurity" .root | nindent 8 }}
+        {{- toYaml .root.Values.podSecurityContext | nindent 8 }}
       containers:
         - name: {{ .service }}
           image: {{ include "kernelcast.image" .root }}
           imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-          args: [{{ .service }}, --config, /etc/kernelcast/kernelcast.yaml]
-          {{- with include "kernelcast.sasl" (dict "secret" $own.saslSecret) | trim }}
+          args: [{{ .service }}, --config, /etc/kernelcast/kernelcast.yaml{{ range $own.extraArgs }}, {{ . | quote }}{{ end }}]
+          {{- with include "kernelcast.env" . | trim }}
           env:
             {{- . | nindent 12 }}
           {{- end }}
@@ -96,9 +86,9 @@ spec:
           resources:
             {{- toYaml $own.resources | nindent 12 }}
           securityContext:
-            {{- include "kernelcast.containerSecurity" .root | nindent 12 }}
+            {{- toYaml .root.Values.containerSecurityContext | nindent 12 }}
           volumeMounts:
-            {{- include "kernelcast.mounts" .root | nindent 12 }}
+            {{- include "kernelcast.mounts" . | nindent 12 }}
       volumes:
         {{- include "kernelcast.volumes" . | nindent 8 }}
 {{- if .root.Values.podDisruptionBudgets }}

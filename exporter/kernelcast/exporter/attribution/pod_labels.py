@@ -8,6 +8,7 @@ The client follows no redirect and uses no proxy: the token goes to the one addr
 """
 
 import http.client
+import ipaddress
 import json
 import os
 import re
@@ -49,6 +50,9 @@ METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 WHOLE_PODS: Final = "application/json"
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
+SCRAPE: Final = "kernelcast.io/scrape"
+"""Annotation of a pod: port and path of its page."""
+_PAGE: Final = re.compile(r"([0-9]{1,5})(/[A-Za-z0-9_./-]{0,128})?")
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
 _CATALOGUE_LABELS: Final = frozenset(label for row in CATALOGUE for label in row.labels)
 # Labels of series that the catalogue does not list, and those that Prometheus adds.
@@ -85,10 +89,12 @@ class PodLabels:
     Attributes:
         pods: Under names that Prometheus allows.
         images: As `train:1.4@abcdef012345`: reference, then the beginning of the digest, as far as they are known.
+        pages: URL by pod of those that ask for it by the annotation `SCRAPE`.
     """
 
     pods: Mapping[Pod, Mapping[str, str]]
     images: Mapping[Container, str] = field(default_factory=dict)
+    pages: Mapping[Pod, str] = field(default_factory=dict)
 
     def of(self, container: Container) -> Mapping[str, str] | None:
         """The labels of a container's pod; None where the pod is not known."""
@@ -137,6 +143,7 @@ class PodLabelReader:
         server: Address and credentials of the API server.
         patterns: A label is taken where one of these is found in its key, as with dcgm-exporter.
         images: Read images, too.
+        pages: Read addresses of pages, too.
         monotonic: Monotonic seconds.
     """
 
@@ -146,11 +153,12 @@ class PodLabelReader:
         patterns: Iterable[str],
         *,
         images: bool = False,
+        pages: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._server = server
         self._patterns = [re.compile(pattern) for pattern in patterns]
-        self._images = images
+        self._whole = images or pages
         self._monotonic = monotonic
 
     def read(self) -> PodLabels:
@@ -164,15 +172,16 @@ class PodLabelReader:
         limit = TimeLimit(DEADLINE_SECONDS, self._monotonic)
         pods: dict[Pod, Mapping[str, str]] = {}
         images: dict[Container, str] = {}
+        pages: dict[Pod, str] = {}
         token = ""
         for _ in range(MAX_PAGES):
             page = self._page(token, limit)
             try:
-                token = self._add(page, pods, images)
+                token = self._add(page, pods, images, pages)
             except (AttributeError, TypeError) as error:
                 raise _malformed(error) from error
             if not token:
-                return PodLabels(pods, images)
+                return PodLabels(pods, images, pages)
         raise ApiServerError(
             f"the API server's list has more than {MAX_PAGES} pages of {self._page_pods} pods for node "
             f"{self._server.node_name}; check that it supports the field selector spec.nodeName"
@@ -189,24 +198,29 @@ class PodLabelReader:
                 labels.setdefault(label_name(key), str(found[key]))
         return labels
 
-    def _add(self, page: Any, pods: dict[Pod, Mapping[str, str]], images: dict[Container, str]) -> str:
+    def _add(
+        self, page: Any, pods: dict[Pod, Mapping[str, str]], images: dict[Container, str], pages: dict[Pod, str]
+    ) -> str:
         """Add the pods of a page; returns the token of the next page, empty after the last one."""
         for item in page.get("items") or ():
             metadata = item.get("metadata") or {}
             pod = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
             pods[pod] = self.allowed(metadata.get("labels") or {})
-            images.update(_images(pod, item.get("status") or {}))
+            status = item.get("status") or {}
+            images.update(_images(pod, status))
+            if url := page_url(str((metadata.get("annotations") or {}).get(SCRAPE, "")), str(status.get("podIP", ""))):
+                pages[pod] = url
         return str((page.get("metadata") or {}).get("continue") or "")
 
     @property
     def _page_pods(self) -> int:
-        return PAGE_WHOLE_PODS if self._images else PAGE_PODS
+        return PAGE_WHOLE_PODS if self._whole else PAGE_PODS
 
     def _page(self, token: str, limit: TimeLimit) -> Any:
         url = urlsplit(self._server.address())
         query = {"fieldSelector": f"spec.nodeName={self._server.node_name}", "limit": str(self._page_pods)}
         query |= {"continue": token} if token else {"resourceVersion": "0"}
-        headers = {"Accept": WHOLE_PODS if self._images else METADATA_ONLY, "Authorization": f"Bearer {self._token()}"}
+        headers = {"Accept": WHOLE_PODS if self._whole else METADATA_ONLY, "Authorization": f"Bearer {self._token()}"}
         connection = limit.apply(self._connection(url.scheme, url.hostname or "", url.port))
         try:
             connection.request("GET", f"{url.path.rstrip('/')}/api/v1/pods?{urlencode(query)}", headers=headers)
@@ -250,6 +264,18 @@ def label_name(key: str) -> str:
     """The name under which a pod's label is written, such as `app_kubernetes_io_name`."""
     name = _NOT_IN_A_NAME.sub("_", key)
     return f"{PREFIX}{name}" if name in _USED_NAMES or name[:1].isdigit() or name.startswith("__") else name
+
+
+def page_url(asked: str, address: str) -> str:
+    """The URL of a pod's page from its annotation, such as `8000/metrics`; empty where one of them is malformed."""
+    found = _PAGE.fullmatch(asked)
+    try:
+        host = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    if found is None or not 0 < int(found[1]) < 2**16:
+        return ""
+    return f"http://{f'[{host}]' if host.version == 6 else host}:{found[1]}{found[2] or '/metrics'}"
 
 
 def _images(pod: Pod, status: Mapping[str, Any]) -> Iterator[tuple[Container, str]]:

@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kernelcast.exporter.private_files import write_private
 from kernelcast.runtime.logging import get_logger
@@ -46,14 +46,12 @@ class PositionFile:
     def load(self) -> Position | None:
         """The saved position; None where there is none, or it cannot be read."""
         try:
-            found = json.loads(self.path.read_bytes())
-            if found["version"] == VERSION:
-                return Position(str(found["boot_id"]), int(found["sequence"]))
+            return _position_in(json.loads(self.path.read_bytes()))
         except FileNotFoundError:
             return None
         except (OSError, OverflowError, ValueError, KeyError, TypeError) as error:
             _log.warning("position in the kernel's log cannot be read", path=str(self.path), reason=str(error))
-        return None
+            return None
 
     def save(self, position: Position) -> None:
         """Replace the saved position.
@@ -64,3 +62,9 @@ class PositionFile:
         temporary = self.path.with_suffix(".new")
         write_private(temporary, json.dumps({"version": VERSION, **asdict(position)}).encode())
         os.replace(temporary, self.path)  # noqa: PTH105  as Path.replace
+
+
+def _position_in(found: Any) -> Position:
+    if found["version"] != VERSION:
+        raise ValueError(f"it has version {found['version']!r}; this exporter reads {VERSION}")
+    return Position(str(found["boot_id"]), int(found["sequence"]))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from kernelcast.exporter.nvml.sampling.reading import EventCount, GpuReading, NodeReading
+from kernelcast.exporter.running_time import RunningTime
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.devices.dcgm_exporter import CLOCK_EVENTS_COUNT, WINDOW_LABEL, XID_ERRORS_COUNT
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
@@ -60,7 +61,6 @@ class EventWindow:
 
     def counts(self, now_ns: int) -> Counter[str]:
         """The events of the window that ends now."""
-        self._end_at(now_ns // self._bucket_ns)
         first = (now_ns - self._length_ns) // self._bucket_ns
         while self._buckets and self._buckets[0][0] <= first:
             self._remove_oldest()
@@ -69,14 +69,6 @@ class EventWindow:
     def _remove_oldest(self) -> None:
         _, counts = self._buckets.popleft()
         self._total = self._total - counts
-
-    def _end_at(self, now: int) -> None:
-        """Count later events as of now: after the clock was set back they would stay until it has caught up."""
-        while self._buckets and self._buckets[-1][0] > now:
-            _, later = self._buckets.pop()
-            if not self._buckets or self._buckets[-1][0] < now:
-                self._buckets.append((now, Counter()))
-            self._buckets[-1][1].update(later)
 
 
 class EventCounts:
@@ -92,14 +84,16 @@ class EventCounts:
         self._xids: dict[str, EventWindow] = {}
         self._clocks: dict[str, EventWindow] = {}
         self._counted: dict[tuple[str, int], int] = {}
+        self._time = RunningTime()
 
     def complete(self, node: NodeReading) -> NodeReading:
         """The reading with the counts of the windows that end with it; a MIG instance has none, its GPU has them."""
-        return replace(node, gpus=tuple(gpu if gpu.gi_id else self._complete(gpu, node.time_ns) for gpu in node.gpus))
+        now_ns = self._time.at(node.time_ns)
+        return replace(node, gpus=tuple(gpu if gpu.gi_id else self._complete(gpu, now_ns) for gpu in node.gpus))
 
     def _complete(self, gpu: GpuReading, now_ns: int) -> GpuReading:
         self._observe_clocks(gpu, now_ns)
-        self._observe_xids(gpu)
+        self._observe_xids(gpu, now_ns)
         return replace(gpu, events=tuple(self._counts(gpu, now_ns)))
 
     def _counts(self, gpu: GpuReading, now_ns: int) -> Iterator[EventCount]:
@@ -126,7 +120,7 @@ class EventCounts:
             if int(mask) >> bit & 1:
                 window.add(event, time_ns)
 
-    def _observe_xids(self, gpu: GpuReading) -> None:
+    def _observe_xids(self, gpu: GpuReading, now_ns: int) -> None:
         if device.XID_ERRORS.otlp_name in gpu.values:
             self._xids.setdefault(gpu.uuid, EventWindow(self._xid_seconds))
         window = self._xids.get(gpu.uuid)
@@ -138,7 +132,7 @@ class EventCounts:
             new = total.count - self._counted.get(key, 0)
             self._counted[key] = total.count
             if new > 0:
-                window.add(str(total.xid), total.last_ns, new)
+                window.add(str(total.xid), min(total.last_ns + self._time.ahead_ns, now_ns), new)
 
 
 def _milliseconds(seconds: float) -> str:

@@ -145,6 +145,7 @@ def check_counters(frame: Counters, devices: int) -> None:
         ("regions", frame.regions, (str, int, int, int)),
         ("unseen", frame.unseen, (str, int)),
         ("phases", frame.phases, (str, int)),
+        ("gpu_phases", frame.gpu_phases, (str, int)),
         ("allocator", frame.allocator, (str, int)),
         ("job", frame.job, (str, str)),
     )
@@ -159,6 +160,7 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("untimed_records", frame.untimed_records)
     _check_total("steps", frame.steps)
     _check_total("items", frame.items)
+    _check_total("megaflops", frame.megaflops)
     _check_total("step_ns", frame.step_ns)
     _check_total("trial_lost_ns", frame.trial_lost_ns)
     _check_total("trial_allowed_ns", frame.trial_allowed_ns)
@@ -174,6 +176,7 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_total("compile_ns", frame.compile_ns)
     _check_total("allocator_retries", frame.allocator_retries)
     _check_total("out_of_memory", frame.out_of_memory)
+    _check_total("gpu_steps", frame.gpu_steps)
     _check_texts("Counters", [frame.phase, frame.standby])
     for name, durations in (("launch_gaps", frame.launch_gaps), ("step_durations", frame.step_durations)):
         if durations is not None:

@@ -29,7 +29,9 @@ LONGEST_MULTIPLE: Final = {True: 2, False: 5}
 LONGEST_SECONDS: Final = 600.0
 """Longest gap that raises the limit of training: a program may have hung for longer, and come back."""
 FIRST_GAPS: Final = 30
-"""Below this number of gaps nothing is known of a program, and its limit is the long one."""
+FIRST_STEPS: Final = 3
+"""Below these numbers of gaps and of steps nothing is known of a program, and its limit is the long one: a step of many
+gaps may have a single long one, such as a pipeline's end."""
 MANY_GAPS: Final = 100
 """Below this number of gaps their 90th percentile stands for the 99th."""
 SILENT_SECONDS: Final = 4.0
@@ -89,6 +91,7 @@ class ProgressWatch:
         self.stands = self.was_stopped = False
         self.stacks = ""
         self._progress_ns = 0
+        self._steps_before = self._steps = 0
         self._gaps = DurationTotals()
         self._longest: dict[str, float] = {}
         self._timed: dict[tuple[int, int], int] = {}
@@ -101,6 +104,8 @@ class ProgressWatch:
         if not frame.steps:
             return
         phase = frame.phase if frame.phase in PHASES else ""
+        self._steps = frame.steps
+        self._steps_before = self._steps_before or frame.steps
         if frame.progress_ns != self._progress_ns:
             self._progress_ns = frame.progress_ns
             # Its own clock's time to the progress: the wall clock may be set.
@@ -120,7 +125,8 @@ class ProgressWatch:
     def limit(self, limits: StandingLimits) -> float:
         """Seconds without progress from which on the program stands still, in its present phase."""
         longest = self._longest.get(self.phase, 0.0)
-        if self.phase in TRAINING and self._gaps.count >= FIRST_GAPS:
+        is_known = self._gaps.count >= FIRST_GAPS and self._steps - self._steps_before >= FIRST_STEPS
+        if self.phase in TRAINING and is_known:
             own = max(GAP_MULTIPLE * self._usual_gap(), LONGEST_MULTIPLE[True] * min(longest, LONGEST_SECONDS))
             return max(limits.training_seconds, own)
         return max(limits.long_seconds, LONGEST_MULTIPLE[False] * longest)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kernelcast.columnar import Sample
+from kernelcast.exporter.running_time import RunningTime
 from kernelcast.exporter.totals.emit import Emitter
 from kernelcast.exporter.totals.energy import EnergyMeter
 from kernelcast.exporter.totals.process import MAX_TUNABLES, ProcessTotals
@@ -130,6 +131,7 @@ class Aggregator:
         self._detailed_kernels = detailed_kernels
         self._retire_after_ns = round(retire_after_seconds * NANOSECONDS_PER_SECOND)
         self.epoch_ns = epoch_ns
+        self._time = RunningTime()
         self.members: dict[SeriesKey, ProgramOnGpu] = {}
         self.finished = RecentIds(MAX_FINISHED)
         self.counts = AggregatorCounts()
@@ -200,9 +202,10 @@ class Aggregator:
         if outcome.measured_ratio is not None:
             series.measured[outcome.tunable] = outcome.measured_ratio
 
-    def meter(self, devices: Iterable[Sample]) -> list[Sample]:
+    def meter(self, devices: Iterable[Sample], now_ns: int) -> list[Sample]:
         """Divide the energy in device samples over the kernels that ran; returns the GPUs' own energy series."""
-        return self.energy.add_interval(devices, (member.series for member in self.members.values()))
+        series = (member.series for member in self.members.values())
+        return self.energy.add_interval(devices, series, self._time.at(now_ns))
 
     def samples(self, now_ns: int) -> Iterator[ProgramSamples]:
         """Close the interval and return every series at `now_ns` (Unix nanoseconds), grouped by host and program."""
@@ -246,12 +249,12 @@ class Aggregator:
         self.finished.add(_finished_name(nonce, key))
 
     def _retire(self, now_ns: int) -> None:
+        running_ns = self._time.at(now_ns)
         for key, member in list(self.members.items()):
             series = member.series
-            series.active_ns = min(series.active_ns, now_ns)  # the clock may have been set back
             if not series.active_ns or any(process.confirmed for process in member.live.values()):
-                series.active_ns = now_ns
-            elif now_ns - series.active_ns >= self._retire_after_ns:
+                series.active_ns = running_ns
+            elif running_ns - series.active_ns >= self._retire_after_ns:
                 self._forget(key, member, now_ns)
 
     def _forget(self, key: SeriesKey, member: ProgramOnGpu, now_ns: int) -> None:

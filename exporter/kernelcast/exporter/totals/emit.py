@@ -37,10 +37,13 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "unseen_launches": (kernel.PROBE_UNSEEN, ("reason",)),
     "steps": (kernel.STEPS, ()),
     "items": (kernel.ITEMS, ()),
+    "megaflops": (kernel.FLOPS, ()),
     "step_ns": (kernel.STEP_SECONDS, ()),
     "lost_processes": (kernel.LOST_PROCESSES, ()),
     "skipped_steps": (kernel.SKIPPED_STEPS, ()),
     "phase_ns": (kernel.PHASE_SECONDS, ("phase",)),
+    "gpu_phase_ns": (kernel.GPU_PHASE_SECONDS, ("phase",)),
+    "gpu_steps": (kernel.GPU_PHASE_STEPS, ()),
     "compilations": (kernel.COMPILATIONS, ()),
     "compile_ns": (kernel.COMPILATION_SECONDS, ()),
     "allocator_retries": (kernel.ALLOCATOR_RETRIES, ()),
@@ -48,7 +51,8 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "trial_lost_ns": (kernel.TRIAL_LOST, ()),
     "trial_allowed_ns": (kernel.TRIAL_ALLOWED, ()),
 }
-"""By name of a counter from `process.flatten`: its row, and the labels of its key. Names with `_ns` become seconds."""
+"""By name of a counter from `process.flatten`: its row, and the labels of its key. Names with `_ns` become seconds,
+`megaflops` operations."""
 
 DURATIONS: Final = {"launch_gaps": kernel.LAUNCH_GAP, "step_durations": kernel.STEP_DURATION}
 """By name of a histogram of `Counters`: its row."""
@@ -158,6 +162,8 @@ class Emitter:
         for (name, *values), total in self._series.counters.items():
             metric, label_names = COUNTERS[name]
             value = total / NANOSECONDS_PER_SECOND if name.endswith("_ns") else total
+            if name == "megaflops":
+                value *= 1e6
             own = dict(zip(label_names, values, strict=True))
             yield self._counter(metric, self._labels(**own), value)
 

@@ -37,9 +37,17 @@ class GpuKey(NamedTuple):
 
 @dataclass(slots=True)
 class EnergyReading:
-    """One reading of a GPU's energy and power; None for a value that the GPU does not give."""
+    """One reading of a GPU's energy and power; None for a value that the GPU does not give.
+
+    Attributes:
+        time_ns: The time of its samples, Unix nanoseconds.
+        taken_ns: Its running time, nanoseconds.
+        energy_mj: The GPU's energy counter, millijoules.
+        power_w: Power in watts.
+    """
 
     time_ns: int
+    taken_ns: int
     energy_mj: int | None = None
     power_w: float | None = None
 
@@ -75,17 +83,20 @@ class EnergyMeter:
     def __init__(self) -> None:
         self.gpus: dict[GpuKey, GpuEnergy] = {}
 
-    def add_interval(self, samples: Iterable[Sample], programs: Iterable[ProgramSeries]) -> list[Sample]:
+    def add_interval(
+        self, samples: Iterable[Sample], programs: Iterable[ProgramSeries], running_ns: int
+    ) -> list[Sample]:
         """Add the energy since the last call to GPUs and to the kernels that ran on them.
 
         Args:
             samples: Device samples of this interval.
             programs: All known programs; the energy of their kernels is increased.
+            running_ns: Running time of the interval.
 
         Returns:
             The energy of each GPU among the samples; for one in MIG mode the reason why there is none.
         """
-        readings, divided = _readings(samples)
+        readings, divided = _readings(samples, running_ns)
         users: dict[GpuKey, list[ProgramSeries]] = {}
         for series in programs:
             users.setdefault(GpuKey(series.key.hostname, series.key.uuid, series.key.source), []).append(series)
@@ -112,8 +123,6 @@ class EnergyMeter:
         last = known.last
         if last is not None and reading.time_ns == last.time_ns:
             return known
-        if last is not None and reading.time_ns < last.time_ns:
-            last = None  # the clock was set back: how long the interval was is unknown, so it is not counted
         known.last = reading
         used_uj = _used_uj(last, reading) if last is not None else None
         for series in users:
@@ -123,7 +132,7 @@ class EnergyMeter:
                 series.spent_ns.clear()
                 series.take_measured()
             return known
-        measured_uj, measured_ns = _measured_part(used_uj, reading.time_ns - last.time_ns, users)
+        measured_uj, measured_ns = _measured_part(used_uj, reading.taken_ns - last.taken_ns, users)
         known.unmeasured_uj += used_uj - measured_uj
         if measured_ns:
             active_uj = _divide(measured_uj, measured_ns, users)
@@ -160,13 +169,15 @@ def _used_uj(last: EnergyReading, now: EnergyReading) -> int | None:
     if last.energy_mj is not None and now.energy_mj is not None:
         used_mj = now.energy_mj - last.energy_mj
         return used_mj * MICROJOULES_PER_MILLIJOULE if used_mj >= 0 else None
-    elapsed_ns = now.time_ns - last.time_ns
+    elapsed_ns = now.taken_ns - last.taken_ns
     if last.power_w is None or now.power_w is None or elapsed_ns > LONGEST_POWER_NS:
         return None
     return round((last.power_w + now.power_w) / 2 * elapsed_ns / NANOJOULES_PER_MICROJOULE)
 
 
-def _readings(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, EnergyReading]], set[GpuKey]]:
+def _readings(
+    samples: Iterable[Sample], running_ns: int
+) -> tuple[dict[GpuKey, tuple[str, EnergyReading]], set[GpuKey]]:
     """Return index and reading of each GPU among the samples, and the GPUs that are divided into MIG instances."""
     readings: dict[GpuKey, tuple[str, EnergyReading]] = {}
     divided: set[GpuKey] = set()
@@ -186,7 +197,7 @@ def _readings(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, Energy
         if instance:
             divided.add(key)
             continue
-        _, reading = readings.setdefault(key, (index, EnergyReading(sample.time_ns)))
+        _, reading = readings.setdefault(key, (index, EnergyReading(sample.time_ns, running_ns)))
         if sample.metric is device.TOTAL_ENERGY and isinstance(sample.value, int | float):
             reading.energy_mj = int(sample.value)
         elif sample.metric is device.POWER_USAGE and isinstance(sample.value, int | float):

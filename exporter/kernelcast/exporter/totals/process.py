@@ -203,6 +203,8 @@ def _where_known(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
         yield ("steps",), counters.steps
         if counters.items:
             yield ("items",), counters.items
+        if counters.megaflops:
+            yield ("megaflops",), counters.megaflops
         yield ("step_ns",), counters.step_ns
         if counters.skipped_steps:
             yield ("skipped_steps",), counters.skipped_steps
@@ -220,6 +222,11 @@ def _of_framework(counters: Counters) -> Iterator[tuple[CounterKey, int]]:
     for phase, phase_ns in counters.phases:
         if phase in PHASES:
             yield ("phase_ns", phase), phase_ns
+    if counters.gpu_steps:
+        yield ("gpu_steps",), counters.gpu_steps
+        for phase, gpu_ns in counters.gpu_phases:
+            if phase in PHASES:
+                yield ("gpu_phase_ns", phase), gpu_ns
     if counters.compilations:
         yield ("compilations",), counters.compilations
         yield ("compile_ns",), counters.compile_ns

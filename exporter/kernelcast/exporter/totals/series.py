@@ -101,7 +101,8 @@ class ProgramSeries:
         key: Labels of the program.
         device: The GPU from the first report; its labels never change.
         start_ns: Start of the cumulative series, Unix nanoseconds.
-        active_ns: The last interval in which a process was alive; 0 until the interval of its report is closed.
+        active_ns: Running time of the last interval in which a process was alive; 0 until the interval of its report
+            is closed.
         kernels: By normalised signature.
         other: Sums of the kernels without a series, by kernel class.
         counted: Sum of launches, timed launches of variants, and durations; it stays below `TOTAL_LIMIT`.

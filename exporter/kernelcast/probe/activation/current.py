@@ -52,7 +52,7 @@ class _Current:
         self.standalone: Standalone | None = None
         self.nvtx: ImportWatch | None = None
         # Declared while no probe ran, and still in use: spaces, each with its share, and tunables.
-        self.early_spaces: WeakKeyDictionary[ProgramSpace, float] = WeakKeyDictionary()
+        self.early_spaces: WeakKeyDictionary[ProgramSpace, float | None] = WeakKeyDictionary()
         self.early_tunables: WeakValueDictionary[str, AnyTunable] = WeakValueDictionary()
 
     def attach(self, probe: Probe) -> None:
@@ -257,19 +257,21 @@ def sync(kind: str, waited_ns: int, *, device: int = 0) -> None:
         probe.sync(kind, waited_ns, device=device)
 
 
-def step(*, items: float = 0, epoch: bool = False) -> None:
+def step(*, items: float = 0, flops: float = 0, epoch: bool = False) -> None:
     """Mark the end of a step, such as one batch; tunables change their values here and nowhere else.
 
     Args:
         items: Units of work that the step processed, such as samples or tokens; a program that gives them has a rate
             of work on the dashboards, and its trials compare times per unit. 0 if it does not count them.
+        flops: Floating-point operations that the step needs on this process, such as 6 times parameters times tokens
+            in training; from them comes the share of the GPU's peak that is used at least. 0 if they are not known.
         epoch: The step also ends an epoch; tunables with `granularity="epoch"` change only then.
     """
     if not _current.probe:
         start_at_step()
     probe = _current.probe
     if probe:
-        probe.step(items=items, epoch=epoch)
+        probe.step(items=items, flops=flops, epoch=epoch)
 
 
 def data(batches: Iterable[Item]) -> Iterator[Item]:
@@ -348,7 +350,7 @@ def space(  # noqa: PLR0913  the terms of a space, each with a default
     scope: str = "local",
     group: Any = None,
     changes_results: bool = False,
-    share: float = 0.01,
+    share: float | None = None,
     search: Any = "own",
 ) -> ProgramSpace:
     """Declare a space of joint configurations, which is searched and proved while the program works.
@@ -366,7 +368,8 @@ def space(  # noqa: PLR0913  the terms of a space, each with a default
         group: For `collective`: how ranks communicate, as of `tunable`.
         changes_results: Another configuration changes the program's results, so that the program tries none by itself;
             with `per="step"` or `"epoch"` hints that a person has approved may.
-        share: Share of the steps' time that a search may cost; of calls, `tuned` has it.
+        share: Share of the steps' time that a search may cost; None for that of the process (1 %, or
+            `KERNELCAST_TRIAL_SHARE`). Of calls, `tuned` has it.
         search: What proposes configurations: `own`; `optuna` or `kernel-tuner`, from the extras of these names; the
             name of an entry point in `kernelcast.searches`, or such a function itself; or an object with `ask()`, which
             returns a value for each parameter by name, or None at the end, and `tell(configuration, cost)`, whose cost

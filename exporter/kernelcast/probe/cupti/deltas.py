@@ -8,7 +8,6 @@ from kernelcast.probe.cupti.native import (
     NO_NAME,
     NO_NAME_COLLECTIVE,
     STATES,
-    WHOLE_GRAPH,
     DeviceActivity,
     Drain,
     Kernel,
@@ -17,7 +16,7 @@ from kernelcast.probe.cupti.native import (
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.frames import MEMSET, KernelName
-from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES, WHOLE_GRAPHS
+from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES
 from kernelcast.wire.kernels import variant as variant_text
 
 # By CUpti_ActivityMemcpyKind; arrays (`a`) are device memory.
@@ -29,7 +28,7 @@ SYNC_TYPES: Final = ("unknown", "event", "stream_wait", "stream", "context")
 MAX_CONFIGURATIONS: Final = 8192
 
 Capability = Callable[[int], tuple[int, int]]
-_UNNAMED: Final = {NO_NAME: OTHER, NO_NAME_COLLECTIVE: OTHER_COLLECTIVES, WHOLE_GRAPH: WHOLE_GRAPHS}
+_UNNAMED: Final = {NO_NAME: OTHER, NO_NAME_COLLECTIVE: OTHER_COLLECTIVES}
 _launches = attrgetter("launches")
 
 

@@ -16,7 +16,6 @@ from typing import Final
 from kernelcast.probe.cupti.capability import capabilities
 from kernelcast.probe.cupti.deltas import Absorber, Capability
 from kernelcast.probe.cupti.library import (
-    GRAPH_TRACE,
     KINDS,
     SUBSCRIBED_ALREADY,
     SYNCHRONIZATION,
@@ -55,7 +54,7 @@ SWITCHING_VERSION: Final = 24
 # fewer records say nothing about it.
 MOST_UNTIMED_RATIO: Final = 0.01
 FEWEST_JUDGED: Final = 1000
-UNNAMED: Final = "more than 4093 kernel names or 4 MiB of them: later kernels count as other"
+UNNAMED: Final = "more than 4094 kernel names or 4 MiB of them: later kernels count as other"
 CROWDED: Final = "more kernels, variants or buckets in an interval than are kept apart"
 
 
@@ -169,13 +168,19 @@ class ActivityMethod:
                     self._switch_off(error)
             return moment.next_ns / 1e9
 
-    def stop(self, reason: str = "the program ends") -> None:
-        """Disable the records, report the rest, close the decoder; safe to call twice, and without a start."""
+    def stop(self, reason: str = "") -> None:
+        """Disable the records, report the rest, close the decoder; safe to call twice, and without a start.
+
+        Without a reason the program ends: what was said of the measuring stays said.
+        """
         with self._lock:
             flush = self._flush if self._measures else _nothing
             last = (flush, self._environment.watch.release, lambda: self._report(final=True), self._close_decoder)
             errors = [_error_of(work) for work in last]
+            said = self._recorder.current
             self._set_state(OFF, next(filter(None, errors), reason))
+            if said is not None and not self.reason:
+                self._recorder.current = said
 
     def forked(self) -> None:
         """Drop the references in a forked child: CUPTI and the decoder are the parent's."""
@@ -263,10 +268,7 @@ class ActivityMethod:
         if cupti is None or windows is None:
             return
         self._close_window()
-        kinds = [*KINDS] if windows.waits else [*WORK_KINDS]
-        if self._environment.environ.get("KERNELCAST_CUPTI_GRAPHS") == "whole":
-            kinds.append(GRAPH_TRACE)
-        cupti.enable(kinds)
+        cupti.enable(KINDS if windows.waits else WORK_KINDS)
         if not windows.waits:
             cupti.disable([SYNCHRONIZATION])
         if not windows.measuring:
@@ -282,16 +284,16 @@ class ActivityMethod:
         self._window_ns = self._environment.step_clock() - self._opened_ns
 
     def _close_window(self) -> None:
-        """Report what is left of a window that has ended; the time in it that nothing has taken was idle."""
+        """Report what is left of a window that has ended; nobody knows what its time without records was."""
         window_ns, self._window_ns = self._window_ns, 0
         if not window_ns:
             return
         self._flush()
         self._report(final=True)
         for device in self._recorder.devices():
-            idle_ns = window_ns - self._seen_ns.get(device, 0)
-            if idle_ns > 0:
-                self._recorder.device_time("idle", idle_ns, device)
+            unknown_ns = window_ns - self._seen_ns.get(device, 0)
+            if unknown_ns > 0:
+                self._recorder.device_time("unknown", unknown_ns, device)
 
     def _tick(self) -> None:
         watch = self._environment.watch

@@ -16,16 +16,14 @@ from kernelcast.probe.cupti.build import LIBRARY_NAME
 from kernelcast.wire.histogram import WHOLE_BOUNDS_NS, DurationTotals
 from kernelcast.wire.kernels import COLLECTIVE_RULES, LOCAL_RULES
 
-ABI: Final = 4  # kc_abi() of the library
+ABI: Final = 6  # kc_abi() of the library
 LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
-STATES: Final = ("compute", "collective", "copy", "overlap", "idle")
+STATES: Final = ("compute", "collective", "copy", "overlap", "idle", "unknown")
 NO_NAME: Final = 0
 NO_NAME_COLLECTIVE: Final = 1
 """The numbers of launches without a name of their own, by class."""
-WHOLE_GRAPH: Final = 2
-"""The number of launches of CUDA graphs that are recorded as a whole."""
 
-# `_DEVICE`: number; five state times; late; 99 = 11 copy kinds x 3 memory kinds x 3 amounts (operations, bytes, ns); 3
+# `_DEVICE`: number; six state times; late; 99 = 11 copy kinds x 3 memory kinds x 3 amounts (operations, bytes, ns); 3
 # for memsets; 15 = 5 kinds of waits x 3; then the gaps' durations, whose last two members are first and number of
 # buckets.
 # `_KERNEL`: device, name; launches, graph launches, queue delays, their ns; then the durations: count, zeros, sum, low
@@ -34,7 +32,7 @@ WHOLE_GRAPH: Final = 2
 # low and high half of the sum of squares. `_NAME`: offset and length of its text, unused, number.
 _KERNEL: Final = Struct("<2I4Q5Q2I")
 _VARIANT: Final = Struct("<11I4x5Q")
-_DEVICE: Final = Struct("<Q5QQ99Q3Q15Q5Q2I")
+_DEVICE: Final = Struct("<Q6QQ99Q3Q15Q5Q2I")
 _BUCKET: Final = Struct("<iI")
 _NAME: Final = Struct("<4I")
 
@@ -55,7 +53,7 @@ class NativeSettings:
         buffers: Largest number of buffers; memory is allocated when one is used. There must be one for each thread of
             the program that launches, and some in transit.
         window_ns: How far behind the latest end a device's time is summed up; activities before it are cut off.
-        quiet_ns: A device without activity for this long counts as idle up to then.
+        quiet_ns: Time without a record after which a device's time passes as unknown: a kernel has none before it ends.
     """
 
     buffer_bytes: int = 2 * 1024 * 1024
@@ -281,16 +279,16 @@ def _kernels(packed: bytes, variants: bytes, buckets: _Buckets) -> list[Kernel]:
 
 def _devices(packed: bytes, buckets: _Buckets) -> Iterator[DeviceActivity]:
     for values in _DEVICE.iter_unpack(packed):
-        amounts = [Amount(*values[at : at + 3]) for at in range(7, 124, 3)]
+        amounts = [Amount(*values[at : at + 3]) for at in range(8, 125, 3)]
         copies = tuple((amounts[at], amounts[at + 1], amounts[at + 2]) for at in range(0, 33, 3))
         yield DeviceActivity(
             values[0],
-            values[1:6],
-            values[6],
+            values[1:7],
+            values[7],
             copies,
             amounts[33],
             tuple(amounts[34:]),
-            _durations(values[124:], buckets),
+            _durations(values[125:], buckets),
         )
 
 

@@ -10,14 +10,13 @@ happened to PyTorch's NCCL watchdog: pytorch pull request 148594).
 Source: CUDA Runtime API, sections 6.5 (events) and 6.4 (stream capture).
 """
 
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from ctypes import byref, c_int
 from time import monotonic_ns
 from typing import Any, Final, NamedTuple
 
+from kernelcast.probe.process.driver import relax_capture
 from kernelcast.probe.recording.regions import RegionTotals
 
 # Event pairs made at one time for a device; with polls a second apart this many launches can be under way.
@@ -28,8 +27,6 @@ NANOSECONDS_PER_MILLISECOND: Final = 1e6
 NANOSECONDS: Final = 1_000_000_000
 # Samples that may be made at once, as seconds of the rate.
 BURST_SECONDS: Final = 0.25
-# CU_STREAM_CAPTURE_MODE_RELAXED.
-RELAXED: Final = 2
 
 
 class Pair(NamedTuple):
@@ -113,7 +110,7 @@ class EventTimer:
         self._free: dict[int, deque[Pair]] = {}
         self._made: dict[int, int] = {}
         self._under_way: deque[TimedLaunch] = deque()
-        self._relaxed = False
+        self._relaxed = 0  # the thread
         self.failures = 0
         """Samples lost to an error of CUDA's."""
 
@@ -191,7 +188,6 @@ class EventTimer:
 
     def _enter(self, device: int) -> None:
         self._runtime.setDevice(device)
-        if not self._relaxed:
-            self._relaxed = True
-            with contextlib.suppress(OSError, AttributeError):
-                self._driver().cuThreadExchangeStreamCaptureMode(byref(c_int(RELAXED)))
+        if self._relaxed != threading.get_ident():
+            self._relaxed = threading.get_ident()
+            relax_capture(self._driver)

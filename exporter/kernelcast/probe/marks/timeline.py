@@ -32,11 +32,13 @@ _BETWEEN, _BATCH, _AFTER, _STEP, _FETCH, _BACKWARD, _EVALUATION = range(7)
 _SHOWN: Final = (OTHER, FORWARD, OTHER, OPTIMIZER, DATA, BACKWARD, EVALUATION)
 """The phase of a state while it lasts, as far as it is known."""
 # State to phase, by the kind of the next mark; a batch that was used without gradients is `EVALUATION` instead.
-_BY_FETCH: Final = (OTHER, FORWARD, OTHER, OTHER, DATA, BACKWARD, EVALUATION)
+_BY_FETCH: Final = (OTHER, FORWARD, OTHER, OTHER, -1, -1, EVALUATION)
+_BY_FETCH_OF_WHOLE: Final = (OTHER, OTHER, OTHER, OPTIMIZER, -1, -1, EVALUATION)
+"""Below 0: a fetch within another fetch or within `backward` does not count."""
 _BY_BACKWARD: Final = (FORWARD, FORWARD, FORWARD, FORWARD, DATA, BACKWARD, EVALUATION)
 _BY_STEP: Final = (OTHER, FORWARD, OTHER, OPTIMIZER, DATA, BACKWARD, EVALUATION)
 _BY_WHOLE: Final = (OTHER, OTHER, OTHER, OPTIMIZER, DATA, BACKWARD, EVALUATION)
-"""Of a fetch or the end of a step, in a program whose steps are marked as a whole."""
+"""Of the end of a step in a program whose steps are marked as a whole, as is `_BY_FETCH_OF_WHOLE`."""
 
 _FUSED: Final = 0
 """Identity of all optimizers that step within `backward`."""
@@ -112,44 +114,48 @@ class Timeline:
         """
         clock = self._clock
 
-        def __next__(iterator: Any) -> Any:  # noqa: N807
-            state = self._state
-            counts = (
-                (get_ident() == self._owner or self._is_first())
-                and state != _FETCH
-                and not self._in_backward
-                and self._interrupted < 0
-            )
-            if counts:
-                phase = self._by_fetch[state]
-                if phase == FORWARD and self.without_gradients:
-                    phase, self._fetched_items = EVALUATION, 0
-                now_ns = clock()
-                self.totals.phase_ns[phase] += now_ns - self._since_ns + self._pending_ns
-                self.totals.progress_ns = self._since_ns = now_ns
-                self._pending_ns = 0
-                self._has_loader, self.loop_ended = True, False
-                if has_gradients():
-                    self._state = _FETCH
-                else:
-                    self._state, self._fetched_items = _EVALUATION, 0
+        def __next__(iterator: Any) -> Any:  # noqa: C901, N807, PLR0912  as above
+            phase = self._by_fetch[self._state]
+            if phase < 0 or self._interrupted >= 0 or (get_ident() != self._owner and not self._is_first()):
+                try:
+                    return fetch(iterator)
+                except BaseException as error:
+                    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+                    raise
+            if phase == FORWARD and self.without_gradients:
+                phase, self._fetched_items = EVALUATION, 0
+            now_ns = clock()
+            totals = self.totals
+            totals.phase_ns[phase] += now_ns - self._since_ns
+            totals.progress_ns = self._since_ns = now_ns
+            if self.loop_ended:
+                self.loop_ended = False
+            if has_gradients():
+                self._state = _FETCH
+            else:
+                self._state, self._fetched_items = _EVALUATION, 0
             try:
                 batch = fetch(iterator)
             except BaseException as error:
-                if counts:
-                    self._fetch_fails()
+                self._fetch_fails()
                 error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
                 raise
-            if not counts:
-                return batch
-            totals, now_ns = self.totals, clock()
+            now_ns = clock()
+            totals = self.totals
             if self._state == _FETCH:
                 totals.phase_ns[DATA] += now_ns - self._since_ns
                 self._state = _BATCH
-                self._fetched = True
-                self.without_gradients = False
+                if not self._fetched:
+                    self._fetched = self._has_loader = True
+                if self.without_gradients:
+                    self.without_gradients = False
                 if items is not None:
-                    self._fetched_items += items(iterator, batch)
+                    try:  # the usual batch without another call: a list, whose first tensor has the loader's size
+                        size = iterator._index_sampler.batch_size  # noqa: SLF001
+                        usual = size if type(batch) is list and batch[0].shape[0] == size else -1
+                    except Exception:  # noqa: BLE001  a batch or a sampler of the program's own kind
+                        usual = -1
+                    self._fetched_items += usual if usual >= 0 else items(iterator, batch)
             elif self._state == _EVALUATION:
                 totals.phase_ns[EVALUATION] += now_ns - self._since_ns
             else:  # another thread has gone on with the training meanwhile
@@ -227,7 +233,7 @@ class Timeline:
         thread = get_ident()
         if thread != self._owner:
             self._move_to(thread)
-        self._by_fetch = _BY_WHOLE
+        self._by_fetch = _BY_FETCH_OF_WHOLE
         self._close(_BY_WHOLE[self._state])
         self._state = _BETWEEN
         self._fetched_items = 0  # of an evaluation as well as of the step: their number is not certain
@@ -239,7 +245,7 @@ class Timeline:
         if get_ident() != self._owner or self._interrupted >= 0:
             return False
         now_ns = self._clock()
-        self._pending_ns += now_ns - self._since_ns
+        self._pending_ns = now_ns - self._since_ns
         self.totals.progress_ns = self._since_ns = now_ns
         self._interrupted = phase
         return True
@@ -249,7 +255,8 @@ class Timeline:
         now_ns = self._clock()
         totals = self.totals
         totals.phase_ns[self._interrupted] += now_ns - self._since_ns
-        totals.progress_ns = self._since_ns = now_ns
+        totals.progress_ns = now_ns
+        self._since_ns, self._pending_ns = now_ns - self._pending_ns, 0
         self._interrupted = -1
 
     def interrupting(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kernelcast.probe.marks.batches import batch_items
+from kernelcast.probe.marks.gpu_phases import METHODS as GPU_METHODS
 from kernelcast.probe.marks.timeline import CHECKPOINT, Timeline
 from kernelcast.probe.marks.wrapping import MARK, like
 
@@ -34,9 +35,8 @@ class TorchMarks:
         self._sees_compiler = False
         self._is_compiling: Callable[[], bool] = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
         self._eval_frame: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)  # noqa: SLF001
-        for name in _METHODS:
-            self._hide(getattr(Timeline, name), below=True)
-        self._hide(_precision, below=True)
+        for function in (*_CALLED, *GPU_METHODS):
+            self._hide(function, below=True)
         self._wrap(torch.autograd, "backward", self._backward)
         if "torch._dynamo" not in sys.modules:  # it knows the function: it would take a wrapper for another one
             self._wrap(torch.autograd, "grad", self._backward)
@@ -202,19 +202,6 @@ class TorchMarks:
         return self._timeline.interrupting(CHECKPOINT, function, unless=self._is_compiling)
 
 
-_METHODS: Final = (
-    "_fetch_fails",
-    "backward_begins",
-    "backward_ends",
-    "step_begins",
-    "step_ends",
-    "interrupt",
-    "resume",
-    "compilation_begins",
-    "compilation_ends",
-)
-
-
 def _precision(optimizer: Any) -> str:
     try:
         return str(optimizer.param_groups[0]["params"][0].dtype).removeprefix("torch.")
@@ -224,3 +211,20 @@ def _precision(optimizer: Any) -> str:
 
 def _never() -> bool:
     return False
+
+
+_CALLED: Final = (
+    Timeline._is_first,  # noqa: SLF001  called by a wrapper, as all of these
+    Timeline._fetch_fails,  # noqa: SLF001
+    Timeline.backward_begins,
+    Timeline.backward_ends,
+    Timeline.step_begins,
+    Timeline.step_ends,
+    Timeline.interrupt,
+    Timeline.resume,
+    Timeline.compilation_begins,
+    Timeline.compilation_ends,
+    batch_items,
+    _precision,
+)
+"""Functions that wrappers call; `torch.compile` is not to see them."""

@@ -123,7 +123,7 @@ class MethodSelection:
         try:
             if self._began:
                 self._began = False
-                self._drop_cupti("the program ends")
+                self._drop_cupti("")
                 self._cupy.stop()
         finally:
             self._lock.release()

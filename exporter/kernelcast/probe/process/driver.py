@@ -21,6 +21,8 @@ from kernelcast.wire.frames import DeviceClaim
 
 LIBRARY: Final = "libcuda.so.1"
 NAME_BYTES: Final = 128
+RELAXED: Final = 2
+"""CU_STREAM_CAPTURE_MODE_RELAXED."""
 CPU: Final = DeviceClaim(uuid="cpu", model_name="CPU")
 UNKNOWN: Final = DeviceClaim(uuid="")
 
@@ -128,6 +130,15 @@ def active_devices(load: Load = loaded_driver) -> tuple[int, ...]:
         return tuple(ordinal for ordinal in range(count.value) if _has_context(driver, ordinal))
     except (OSError, AttributeError):
         return ()
+
+
+def relax_capture(load: Load = loaded_driver) -> None:
+    """Let this thread ask CUDA for events while another thread captures a graph, whose capture would break else.
+
+    Source: CUDA Driver API, section 6.18 (cuThreadExchangeStreamCaptureMode).
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        load().cuThreadExchangeStreamCaptureMode(ctypes.byref(ctypes.c_int(RELAXED)))
 
 
 def may_be_loaded(

@@ -124,7 +124,9 @@ class Council:
         self._sender = new_nonce()
         self._tunables: dict[str, AnyTunable] = {}
         self._cadence = Cadence(self._clock)
-        self._leader = Leader(recorder, context.rules, context.seed, self._clock)
+        self._leader = Leader(
+            recorder, context.rules.by_epoch() if by_epoch else context.rules, context.seed, self._clock
+        )
         self._searches = searches
         # Whether this rank is the first one. Until the first meeting each rank takes itself for it, so that the first
         # message of every rank has a state; all adopt that of the first rank.

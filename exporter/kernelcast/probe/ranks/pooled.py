@@ -86,9 +86,7 @@ class PooledTrial:
         self._by_device_time = by_device_time
         self._clock = clock
         drawn = Random().randrange(2**32) if seed is None else seed  # noqa: S311  the order is no secret
-        self._experiment = Experiment(
-            seed=drawn, minimum_gain=rules.minimum_gain, maximum_new=rules.maximum_new, rules=rules
-        )
+        self._experiment = Experiment(seed=drawn, rules=rules)
         first, second = self._experiment.record, self._experiment.record_second
         wall, device = (second, first) if by_device_time else (first, second)
         self._wall, self._device = PooledTimes(wall), PooledTimes(device)

@@ -77,6 +77,8 @@ class PooledSearch:
     @property
     def is_spent(self) -> bool:
         """Whether the search has cost its share of the time."""
+        if self.space.share is None:
+            return False  # each rank asks for the budget of its process
         usual = median(self._usual) if self._usual else float("inf")
         passed_seconds = (self._clock() - self._began_ns) / 1e9
         return self._lost_seconds > self.space.share * passed_seconds + FIRST_LAUNCHES * usual

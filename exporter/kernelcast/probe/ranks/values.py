@@ -55,13 +55,11 @@ class ValueTrial:
     def __init__(self, work: Work, tunable: AnyTunable, recorder: Recorder, context: HintContext, seed: int) -> None:
         self.work = work
         self._tunable = tunable
-        rules = context.rules
+        rules = context.rules.by_epoch() if tunable.terms.granularity == "epoch" else context.rules
         # The order of the launches: some of both values, then a *race* of the new value alone, then blocks that
         # compare the two. It goes on after this rank has its verdict, because the other ranks may not have theirs.
         self._schedule = LaunchSchedule(seed, rules)
-        self._experiment = Experiment(
-            seed=seed, minimum_gain=rules.minimum_gain, maximum_new=rules.maximum_new, rules=rules
-        )
+        self._experiment = Experiment(seed=seed, rules=rules)
         self._measured = LaunchMeasurement(recorder, tunable.terms.kernels, context.step_clock)
         self._candidate_launches = self._meetings_after = 0
         self._launch: Launch | None = None

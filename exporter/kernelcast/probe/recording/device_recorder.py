@@ -27,6 +27,13 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import OTHER
 
 
+class GpuPhaseTotals(NamedTuple):
+    """Steps that were timed on the GPU, and rows of phase and nanoseconds in them."""
+
+    steps: int = 0
+    phases: tuple[tuple[str, int], ...] = ()
+
+
 class AllocatorState(NamedTuple):
     """Bytes of a framework's allocator by state now, and totals of allocations that were repeated, and that failed."""
 
@@ -91,6 +98,10 @@ class DeviceRecorder:
         """Returns the process's place in its job, as rows of `Counters.job`."""
         self.allocator: Callable[[int], AllocatorState] = lambda _device: AllocatorState()
         """Returns the state of the framework's allocator on a device."""
+        self.gpu_phases: Callable[[], GpuPhaseTotals] = GpuPhaseTotals
+        """Returns the time of the GPU in the phases of the steps that were timed."""
+        self.marks_cost: Callable[[], int] = int
+        """Returns what the marks have taken from the program's threads so far, nanoseconds: part of no budget."""
         self.budget = TrialBudget()
         self.dropped_records = 0
         """Activity records of CUPTI that were lost."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kernelcast.probe.recording.device_recorder import MAX_DEVICES, DeviceRecorder, guarded
+from kernelcast.probe.recording.device_recorder import MAX_DEVICES, DeviceRecorder, GpuPhaseTotals, guarded
 from kernelcast.probe.recording.texts import LONGEST_NS, Dimensions, plain, printable, whole
 from kernelcast.probe.recording.totals import MAX_KINDS, TOTAL_LIMIT, Cell, DeviceTotals, check_durations
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, VariantRow
@@ -235,6 +235,8 @@ class Recorder(DeviceRecorder):
         measured = self.measured.until(self.clock())
         allocator, job = self.allocator(device), self.job() if device == self.home else ()
         standby = self.standby() if device == self.home else ""
+        marks_ns = self.marks_cost() if device == self.home else 0
+        gpu_phases = self.gpu_phases() if device == self.home else GpuPhaseTotals()
         with self._lock:
             counters = replace(
                 totals.counters(device),
@@ -247,13 +249,14 @@ class Recorder(DeviceRecorder):
                 return counters
             return replace(
                 counters,
-                overhead_ns=self.overhead_ns,
+                overhead_ns=self.overhead_ns + marks_ns,
                 decoding_ns=self.decoding_ns,
                 dropped_frames=dropped_frames,
                 dropped_records=self.dropped_records + self.refused,
                 untimed_records=self.timeless_records,
                 steps=progress.steps,
                 items=progress.items,
+                megaflops=progress.megaflops,
                 step_ns=progress.step_ns,
                 trial_lost_ns=budget.lost_ns,
                 trial_allowed_ns=budget.allowed_ns if budget.is_used else 0,
@@ -268,6 +271,8 @@ class Recorder(DeviceRecorder):
                 compile_ns=progress.compile_ns,
                 job=job,
                 standby=standby,
+                gpu_steps=gpu_phases.steps,
+                gpu_phases=gpu_phases.phases,
             )
 
     def charge(self, cost_ns: int) -> None:

@@ -1,8 +1,10 @@
 """Steps of a program so far: their number, units of work, lengths and phases."""
 
 from collections import deque
+from collections.abc import Iterator
+from threading import Lock
 from time import perf_counter_ns, time_ns
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kernelcast.probe.recording.totals import TOTAL_LIMIT
 from kernelcast.wire.frames import PHASES
@@ -10,7 +12,26 @@ from kernelcast.wire.histogram import DurationTotals
 
 __all__ = ["PHASES", "StepTotals"]
 
+FLOPS_PER_MEGAFLOP: Final = 10**6
 MAX_STEP_ENDS: Final = 4096
+MAX_LENGTHS: Final = 1024
+"""Lengths of steps that may wait for a report before the program's thread adds them up itself."""
+
+
+class PhaseTimes(Protocol):
+    """Nanoseconds of each phase, in the order of `PHASES`: a list, or what has its place while a step is timed."""
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the times."""
+        ...
+
+    def __getitem__(self, phase: int, /) -> int:
+        """Return the time of a phase."""
+        ...
+
+    def __setitem__(self, phase: int, time_ns: int, /) -> None:
+        """Set the time of a phase."""
+        ...
 
 
 class StepTotals:
@@ -22,6 +43,7 @@ class StepTotals:
     Attributes:
         steps: Steps that have ended.
         items: Whole units of work in them.
+        flops: Floating-point operations that they need, as the program says.
         skipped: Steps of them whose update the gradient scaler skipped.
         first_ns: End of the first step, by a monotonic clock.
         last_ns: End of the last one.
@@ -35,12 +57,15 @@ class StepTotals:
     __slots__ = (
         "_durations",
         "_is_explicit",
+        "_lengths_ns",
         "_part",
         "_progress",
+        "_summing",
         "compilations",
         "compile_ns",
         "ends_ns",
         "first_ns",
+        "flops",
         "items",
         "last_ns",
         "phase_ns",
@@ -52,23 +77,31 @@ class StepTotals:
     def __init__(self) -> None:
         self.steps = 0
         self.items = 0
+        self.flops = 0.0
         self.skipped = 0
         self.first_ns = 0
         self.last_ns = 0
         self.progress_ns = 0
-        self.phase_ns = [0] * len(PHASES)
+        self.phase_ns: PhaseTimes = [0] * len(PHASES)
         self.compilations = 0
         self.compile_ns = 0
         self.ends_ns: deque[int] = deque(maxlen=MAX_STEP_ENDS)
         self._part = 0.0
         self._progress = (0, 0)
         self._durations = DurationTotals()
+        self._lengths_ns: deque[int] = deque()  # not in `_durations` yet, whose bounds the program's caches do not hold
+        self._summing = Lock()
         self._is_explicit = False
 
     @property
     def step_ns(self) -> int:
         """Wall time between the ends of steps."""
         return self.last_ns - self.first_ns
+
+    @property
+    def megaflops(self) -> int:
+        """Millions of floating-point operations."""
+        return int(self.flops) // FLOPS_PER_MEGAFLOP
 
     def adopt(self, earlier: "StepTotals") -> None:
         """Take over the steps of the time before the probe started; this one has none yet."""
@@ -77,10 +110,9 @@ class StepTotals:
 
     def durations(self) -> DurationTotals | None:
         """A copy of the lengths of all steps but the first; None before there is one."""
-        kept = self._durations
-        buckets = dict(kept.buckets)
-        count = kept.zero_count + sum(buckets.values())  # another thread may be about to add a step
-        return DurationTotals(count, kept.sum_ns, kept.sum_squares_ns2, kept.zero_count, buckets) if count else None
+        with self._summing:
+            self._sum_lengths()
+            return self._durations.copy() if self._durations.count else None
 
     def phases(self) -> tuple[tuple[str, int], ...]:
         """Phases that the program has had, and their time; none before the first step, or if only `other` is known."""
@@ -105,6 +137,12 @@ class StepTotals:
                 return
         self._add(now_ns, items)
 
+    def add_flops(self, flops: float) -> None:
+        """Add the operations of a step; what is no number above 0 is left out."""
+        more = _number(flops)
+        if self.flops + more < TOTAL_LIMIT * FLOPS_PER_MEGAFLOP:
+            self.flops += more
+
     def advance_by_itself(self, now_ns: int, items: float = 0, *, skipped: bool = False) -> None:
         """Add an automatic step, unless the program has made an explicit one."""
         if not self._is_explicit:
@@ -113,7 +151,13 @@ class StepTotals:
 
     def _add(self, now_ns: int, items: float) -> None:
         if self.steps:
-            self._durations.observe(now_ns - self.last_ns)
+            lengths_ns = self._lengths_ns
+            lengths_ns.append(now_ns - self.last_ns)
+            if len(lengths_ns) >= MAX_LENGTHS and self._summing.acquire(blocking=False):
+                try:
+                    self._sum_lengths()
+                finally:
+                    self._summing.release()
         else:
             self.first_ns = now_ns
             self.phase_ns = [0] * len(PHASES)
@@ -121,6 +165,11 @@ class StepTotals:
         self.last_ns = self.progress_ns = now_ns
         self.ends_ns.append(now_ns)
         self._add_items(items)
+
+    def _sum_lengths(self) -> None:
+        lengths_ns, observe = self._lengths_ns, self._durations.observe
+        while lengths_ns:
+            observe(lengths_ns.popleft())
 
     def _add_items(self, items: float) -> None:
         if items:

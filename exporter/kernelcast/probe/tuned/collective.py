@@ -25,13 +25,13 @@ class CollectiveSpace:
     Attributes:
         name: Its name, and that of its tunable.
         start: The configuration of the untuned program, as text; of a tunable, the value before the kept one.
-        share: Share of the time that the search may cost.
+        share: Share of the time that the search may cost; None for that of the process.
         campaign: Makes a campaign without experiments; None for a tunable, which is not searched.
         text: Returns a configuration as text.
     """
 
     name: str
     start: str
-    share: float = 0.0
+    share: float | None = 0.0
     campaign: Callable[[], Campaign] | None = None
     text: Callable[[int], str] = str

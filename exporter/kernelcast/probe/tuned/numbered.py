@@ -7,6 +7,7 @@ from typing import Any, Final
 from kernelcast.probe.tuned.searches import ChosenSearch
 from kernelcast.probe.tuned.terms import CallCampaign
 from kernelcast.tuning.campaign import Campaign as ConfigurationCampaign
+from kernelcast.tuning.campaign import CampaignRules
 from kernelcast.tuning.space import Space
 
 BUDGET: Final = 200
@@ -14,12 +15,26 @@ BUDGET: Final = 200
 
 
 class Numbered:
-    """The usual form. Args: the space; the rank, because each rank searches in its own order; the chosen search."""
+    """The usual form.
 
-    def __init__(self, space: Space, rank: str, searches: ChosenSearch | None = None) -> None:
+    Args:
+        space: The space.
+        rank: The rank, because each rank searches in its own order.
+        searches: The chosen search.
+        rules: Limits of a campaign.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        rank: str,
+        searches: ChosenSearch | None = None,
+        rules: CampaignRules | None = None,
+    ) -> None:
         self._space = space
         self._rank = rank
         self._searches = searches
+        self._rules = rules
         self.start = space.start
         self.configuration = space.configuration
 
@@ -38,7 +53,7 @@ class Numbered:
         """Make a campaign for a space and shape."""
         seed = zlib.crc32(f"{name} {self._rank}".encode())
         search = self._searches.made(self._space, seed) if self._searches else None
-        return ConfigurationCampaign(self._space, seed=seed, budget=self._budget(), search=search)
+        return ConfigurationCampaign(self._space, seed=seed, budget=self._budget(), search=search, rules=self._rules)
 
     def _budget(self) -> int:
         return BUDGET
@@ -47,8 +62,10 @@ class Numbered:
 class Approved(Numbered):
     """Configurations whose texts are the values of the announced tunable, and campaigns of a bounded number of them."""
 
-    def __init__(self, space: Space, rank: str, searches: ChosenSearch | None, limit: int) -> None:
-        super().__init__(space, rank, searches)
+    def __init__(
+        self, space: Space, rank: str, searches: ChosenSearch | None, rules: CampaignRules, limit: int
+    ) -> None:
+        super().__init__(space, rank, searches, rules)
         self._limit = limit
 
     def text(self, ordinal: int) -> str:

@@ -165,7 +165,7 @@ class ProgramSpace:
         undo: Callable[..., Callable[[], object]] | None = None,
         repeatable: bool = True,
         limit_seconds: float = float("inf"),
-        share: float = 0.01,
+        share: float | None = None,
     ) -> Any:
         """Decorate a function that takes a configuration first: callers leave it out, each call gets one.
 
@@ -180,7 +180,8 @@ class ProgramSpace:
             repeatable: Whether a call may be repeated with the kept configuration, after a candidate has failed or to
                 check its numbers; nothing is tried without it where the space has a check.
             limit_seconds: A candidate whose call takes longer is never run again.
-            share: Share of the calls' time that trial calls may cost.
+            share: Share of the calls' time that trial calls may cost; None for that of the process (1 %, or
+                `KERNELCAST_TRIAL_SHARE`), which all its trials have together.
 
         Raises:
             SpaceError: The configuration of this space does not change with calls.
@@ -218,7 +219,7 @@ class ProgramSpace:
 
         return decorate if function is None else decorate(function)
 
-    def attach(self, services: SpaceServices, share: float) -> None:
+    def attach(self, services: SpaceServices, share: float | None) -> None:
         """Let a probe that has started tune this space, which was declared without one.
 
         Its functions are tuned from their next call on; steps search it from the next step on.
@@ -238,7 +239,7 @@ class ProgramSpace:
         elif services.drive is not None:
             services.drive(FirstStep(lambda: self.begin(share), by_epoch=terms.per == "epoch"))
 
-    def begin(self, share: float) -> None:
+    def begin(self, share: float | None) -> None:
         """Let steps search the space, or hints propose its configurations."""
         context, terms, space = self._surroundings, self._terms, self._space
         if terms.changes_results and terms.unapprovable:
@@ -255,8 +256,11 @@ class ProgramSpace:
             if context.search_together is not None and not terms.changes_results:
                 context.register(context.search_together(tunable, self._collective(share)))
         elif terms.per != "call" and not terms.is_proposed and context.drive is not None:
-            numbered = Numbered(space, context.rank, self._searches)
-            conditions = CallTerms(self.name, share=share, code_version=context.code_version)
+            rules = _campaign_rules(terms)
+            numbered = Numbered(space, context.rank, self._searches, rules)
+            conditions = CallTerms(
+                self.name, share=share, code_version=context.code_version, experiment=rules.experiment
+            )
             search: TunedSteps[Any] = TunedSteps(
                 conditions,
                 numbered,
@@ -289,10 +293,11 @@ class ProgramSpace:
             self._calls = calls
         return calls
 
-    def _search_if_approved(self, tunable: Tunable[str], by_text: Mapping[str, Any], share: float) -> None:
+    def _search_if_approved(self, tunable: Tunable[str], by_text: Mapping[str, Any], share: float | None) -> None:
         """Search while a person's approval is in force; without one hints alone propose."""
         context, terms, space = self._surroundings, self._terms, self._space
         journal, version = context.journal, context.code_version
+        rules = _campaign_rules(terms)
         by_ordinal = dict(zip(by_text, space.ordinals, strict=True))
 
         def make(approved: ApprovedSearch, kept: str, approval: Approval, left: int) -> TunedSteps[Any]:
@@ -300,8 +305,8 @@ class ProgramSpace:
             by = approval.by or "a person"
             reason = f"searched, as {by} has approved: at most {approval.most} candidates"
             return TunedSteps(
-                CallTerms(self.name, share=share, code_version=version, approved_by=by),
-                Approved(start, context.rank, self._searches, left),
+                CallTerms(self.name, share=share, code_version=version, approved_by=by, experiment=rules.experiment),
+                Approved(start, context.rank, self._searches, rules, left),
                 journal,
                 lambda _: context.stopped(approved),
                 accounts=CallAccounts(
@@ -319,7 +324,7 @@ class ProgramSpace:
             context.drive(search)
         self._in_force = lambda: search.candidate or by_text[tunable.value]
 
-    def _collective(self, share: float) -> CollectiveSpace:
+    def _collective(self, share: float | None) -> CollectiveSpace:
         space, searches = self._space, self._searches
         seed = zlib.crc32(self.name.encode())
 
@@ -342,7 +347,7 @@ def make_space(  # noqa: PLR0913  the arguments of `kernelcast.probe.space`
     surroundings: SpaceServices,
     *,
     terms: SpaceTerms | None = None,
-    share: float = 0.01,
+    share: float | None = None,
 ) -> ProgramSpace:
     """Make a space; the arguments are those of `kernelcast.probe.space`.
 
@@ -369,6 +374,10 @@ def make_space(  # noqa: PLR0913  the arguments of `kernelcast.probe.space`
     if surroundings.active:
         made.begin(share)
     return made
+
+
+def _campaign_rules(terms: SpaceTerms) -> CampaignRules:
+    return CampaignRules().by_epoch() if terms.per == "epoch" else CampaignRules()
 
 
 def _reason(context: SpaceServices) -> str:

@@ -10,6 +10,7 @@ from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.confirmation import KeptCheck
 from kernelcast.probe.tuned.reports import SearchReports
+from kernelcast.tuning.experiment import Rules
 from kernelcast.wire.tuning.experience import Experience
 
 Configuration_co = TypeVar("Configuration_co", covariant=True)
@@ -26,6 +27,10 @@ class CallRequest(Protocol):
     @property
     def launches(self) -> int:
         """Calls in a row."""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it need not follow the request before at once."""
 
 
 class CallCampaign(Protocol):
@@ -57,7 +62,8 @@ class CallTerms:
         check: Compares a candidate's numbers at its first call with the kept configuration's; needs `repeatable`.
         limit_seconds: A candidate that takes longer is banned.
         repeatable: A call that failed with a candidate may be repeated with the kept configuration.
-        share: Share of the time since the first call of a shape that its trial calls may cost.
+        share: Share of the time since the first call of a shape that its trial calls may cost; None for that of the
+            process, which all its trials have together.
         wait: Takes a trial call's arguments, and waits until their devices have finished. Returns a function that
             takes the result, and waits until they have finished the call.
         prepare: Takes the configuration and a call's arguments, and compiles the call's code, before a
@@ -66,6 +72,7 @@ class CallTerms:
         undo: Takes the same before a call, and returns a function that restores the arguments that the call changes.
         code_version: Version of the program.
         approved_by: The person who approved the search of a space that changes results.
+        experiment: Limits of the check of a kept configuration.
     """
 
     name: str
@@ -74,13 +81,14 @@ class CallTerms:
     check: Check | None = None
     limit_seconds: float = float("inf")
     repeatable: bool = True
-    share: float = 0.01
+    share: float | None = None
     wait: Callable[[Any], Callable[[Any], None]] | None = None
     code_version: str = ""
     prepare: Callable[..., None] | None = None
     undo: Callable[..., Callable[[], object]] | None = None
     approved_by: str = ""
     devices: Callable[[Any], object] | None = None
+    experiment: Rules = field(default_factory=Rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,7 @@ class ShapeBucket:
         configuration: The kept configuration with its number, once a call has used it.
         check: When the kept configuration is checked again.
         offered: Findings of other nodes that the search knows.
+        is_announced: Whether the expected time of its search was reported.
     """
 
     name: str
@@ -151,6 +160,7 @@ class ShapeBucket:
     offered: Experience | None = None
     prepared: set[tuple[int, object]] = field(default_factory=set)
     configuration: tuple[int, Any] | None = None
+    is_announced: bool = False
 
     @property
     def usual_seconds(self) -> float:

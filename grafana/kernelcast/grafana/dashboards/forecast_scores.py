@@ -1,7 +1,4 @@
-"""A row of panels with the predictor's scores, on the page `forecasts`: coverage, skill, reliability, alerts, origin.
-
-The origin says whether probabilities are calibrated from simulation or from this site's own outcomes.
-"""
+"""A row of panels with the predictor's scores, on the page `forecasts`: coverage, skill, reliability, alerts."""
 
 from typing import Final
 
@@ -31,27 +28,25 @@ def _cells() -> Placed:
         "Forecasts against what came",
         "By class of metric and horizon: share of values inside the 50, 80 and 95 % intervals, skill against the last "
         "value and against the value a season before (0 is as good, 1 is perfect), and the Brier score of breach "
-        "probabilities. Probabilities are calibrated from simulation until 50 independent crossings were seen here.",
+        "probabilities. Probabilities are calibrated from simulation.",
     )
     coverage = [_of(scores.INTERVAL_COVERAGE, f'level="{level}"') for level in ("0.5", "0.8", "0.95")]
     skill = [_of(scores.SKILL, f'reference="{reference}"') for reference in ("naive", "seasonal_naive")]
-    columns = [_origin(), *coverage, *skill, _of(scores.BRIER_SCORE), _of(scores.BRIER_SKILL)]
+    columns = [*coverage, *skill, _of(scores.BRIER_SCORE), _of(scores.BRIER_SKILL)]
     return table(
         text,
         [column(expr) for expr in columns],
         (
             *_CELL_COLUMNS,
-            Column("origin", "Calibrated from"),
-            Column("Value #A", "Own crossings", "none", width=110),
-            Column("Value #B", "In 50 %", "percentunit", width=80),
-            Column("Value #C", "In 80 %", "percentunit", width=80),
-            Column("Value #D", "In 95 %", "percentunit", width=80),
-            Column("Value #E", "Skill: naive", "none", width=100),
-            Column("Value #F", "Skill: seasonal", "none", width=110),
-            Column("Value #G", "Brier", "none", width=80),
-            Column("Value #H", "Brier skill", "none", width=90),
+            Column("Value #A", "In 50 %", "percentunit", width=80),
+            Column("Value #B", "In 80 %", "percentunit", width=80),
+            Column("Value #C", "In 95 %", "percentunit", width=80),
+            Column("Value #D", "Skill: naive", "none", width=100),
+            Column("Value #E", "Skill: seasonal", "none", width=110),
+            Column("Value #F", "Brier", "none", width=80),
+            Column("Value #G", "Brier skill", "none", width=110),
         ),
-        sort="Own crossings",
+        sort="Brier skill",
     )
 
 
@@ -110,11 +105,3 @@ def _abstained() -> Placed:
 
 def _of(metric: Metric, *extra: str) -> str:
     return f"max by ({_CELL}) ({promql.series(metric, extra=extra)})"
-
-
-def _origin() -> str:
-    """Crossings, with the origin of the calibration in words."""
-    expr = f"max by ({_CELL}, origin) ({promql.series(scores.CALIBRATION_CROSSINGS)})"
-    for origin, words in (("simulation", "simulation; not yet calibrated here"), ("site", "this site")):
-        expr = f'label_replace({expr}, "origin", "{words}", "origin", "{origin}")'
-    return expr

@@ -5,13 +5,13 @@ from typing import Any, Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import crossing, liveness, words
 from kernelcast.grafana.dashboards.frame import ANY_GPU, ANY_NODE, OWNER
+from kernelcast.grafana.forecast_class import with_class
 from kernelcast.grafana.inputs import Thresholds
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, limits, stat, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.model.variables import LabelVariable, RankedVariable
-from kernelcast.grafana.scores import with_class
 from kernelcast.wire.catalogue import forecast, forecast_scores, kernel, predictor
 from kernelcast.wire.catalogue.devices import accelerator
 from kernelcast.wire.catalogue.model import Metric
@@ -140,7 +140,7 @@ def _band() -> Placed:
         "The values of the series chosen (a counter as its rate, a kernel's duration as the mean of its launches), "
         "over the mean and the 95 % interval that were forecast for that moment one horizon earlier. Values outside "
         "the band are misses: 5 in 100 are expected. The dashed line is the limit.",
-        runbooks=("KernelcastForecastCoverageLow",),
+        runbooks=("KernelcastDegradationPredicted",),
     )
     queries = [
         *(Query(expr, _NAME) for expr in _actual()),

@@ -72,9 +72,7 @@ def _not_stored_in_range() -> Placed:
     )
     description = "Messages that the bridge could not decode, and points that it refused, in this time range."
     alive = f"group({liveness.BRIDGES})"
-    return _in_range(
-        "Refused in this range", description, map(_increase, counters), ("KernelcastDecodeFailures",), alive
-    )
+    return _in_range("Refused in this range", description, map(_increase, counters), ("KernelcastDeadLetters",), alive)
 
 
 def _increase(counter: str) -> str:

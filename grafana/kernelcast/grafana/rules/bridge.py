@@ -5,7 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.absence import of_all
-from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -22,7 +22,7 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
         of_all(down, name="KernelcastAllBridgesDown", works=works[0], service="bridge"),
         of_all(away, name="KernelcastAllBridgesWithoutKafka", works=works[1], service="bridge's connection to Kafka"),
     )
-    own = (down, away, *all_of_them, _not_ready(), _not_exposed(), _decode_failures(profile), _nearly_full())
+    own = (down, away, *all_of_them, _not_ready(), _not_exposed(), _nearly_full())
     others = (
         _second_writer(profile),
         _unkeyed(profile),
@@ -98,23 +98,6 @@ def _not_exposed() -> AlertRule:
         "or cannot read them.",
         action="Run `kafka-consumer-groups --describe --members --group` with bridge.group_id: every member must be a "
         "bridge. If so, look for the bridge with kernelcast_consumer_failed_partitions or with a lag, and restart it.",
-        dashboard=PIPELINE,
-    )
-
-
-def _decode_failures(profile: Profile) -> AlertRule:
-    failures, window = promql.name(bridge.DECODE_FAILURES), profile.window(RATE_WINDOW_SECONDS)
-    # The first failure of an unexpected kind creates the counter of that kind.
-    happened = promql.happened(failures, window=window, known=profile.window(HOUR))
-    return AlertRule(
-        name="KernelcastDecodeFailures",
-        expr=f"sum without (error) ({happened})",
-        hold_seconds=0,
-        severity=AlertSeverity.WARNING,
-        summary="The bridge at {{ $labels.instance }} cannot decode messages of {{ $labels.topic }}",
-        description="Messages are truncated, malformed or over a limit. They are not used; all other messages are "
-        "processed.",
-        action="Read kernelcast.error on the dead letters: the source topic, partition and offset name the producer.",
         dashboard=PIPELINE,
     )
 

@@ -4,7 +4,6 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.absence import lately
 from kernelcast.grafana.rules.model import (
-    DAY,
     HOUR,
     KEPT_SECONDS,
     MINUTE,
@@ -38,8 +37,8 @@ _NANOSECONDS = "1e9"
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Silence, throttling, memory, failed rows, rows that cannot be read."""
-    limits = (_throttling(profile), _power_capped(), _heat(profile), _narrow_link(), _pcie_replays(profile))
-    memory = (_memory(profile), _remap_failure(), _remapped_rows(profile), _waiting_for_reset())
+    limits = (_throttling(profile), _heat(profile), _narrow_link(), _pcie_replays(profile))
+    memory = (_memory(profile), _remap_failure(), _waiting_for_reset())
     absent = (_down(), _silent(profile), _needs_recovery(), _unmeasured())
     return (*absent, *limits, *memory, _unreadable(), _idle(profile))
 
@@ -128,24 +127,6 @@ def _silent(profile: Profile) -> AlertRule:
             *_GONE,
             "If the GPU was removed on purpose while no exporter ran, silence the alert; it ends after five days.",
         ),
-    )
-
-
-def _power_capped() -> AlertRule:
-    mask = promql.name(device.CLOCK_EVENT_REASONS)
-    return AlertRule(
-        name="KernelcastGpuPowerCapped",
-        expr=f"max by (Hostname, gpu) (floor({mask} / {_POWER_CAP_BIT}) % 2) == 1",
-        hold_seconds=HOUR,
-        severity=AlertSeverity.INFO,
-        summary=f"{_GPU} runs at its power limit",
-        description="The power cap has reduced the clocks for an hour without a break. Under full load this is "
-        "normal; it matters if one GPU is capped and its neighbours are not.",
-        action="Compare power draw, limit and clocks with the node's other GPUs; `nvidia-smi -q -d POWER` shows "
-        "the limits.",
-        subject=_SUBJECT,
-        dashboard=GPUS,
-        source="NVML API reference, nvmlClocksEventReasonSwPowerCap",
     )
 
 
@@ -314,22 +295,6 @@ def _idle(profile: Profile) -> AlertRule:
         description=f"A pod or a job has had this GPU for more than {hours:g} h, and no kernel ran on it in that time.",
         action="Ask the owner of the pod or job whether the GPU is still needed; a notebook that was left open is the "
         "usual reason.",
-        subject=_SUBJECT,
-        dashboard=GPUS,
-    )
-
-
-def _remapped_rows(profile: Profile) -> AlertRule:
-    rows = promql.name(device.UNCORRECTABLE_REMAPPED_ROWS)
-    return AlertRule(
-        name="KernelcastGpuMemoryRowsRemapped",
-        expr=promql.risen(rows, of="Hostname, UUID", by="Hostname, gpu, UUID", window=profile.window(DAY)),
-        hold_seconds=0,
-        severity=AlertSeverity.WARNING,
-        summary=f"{_GPU} remapped memory rows after uncorrectable errors",
-        description="At least one row was remapped within a day because of uncorrectable errors.",
-        action="Reset the GPU at the next chance so that the remapping takes effect, and watch whether the count "
-        "grows.",
         subject=_SUBJECT,
         dashboard=GPUS,
     )

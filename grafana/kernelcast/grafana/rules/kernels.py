@@ -1,17 +1,13 @@
-"""Alerts about kernels: slower than usual, a rank that the others wait for, kernels beyond the limit."""
+"""Alerts about kernels: slower than usual, a rank that the others wait for."""
 
-from typing import Final
-
+from kernelcast.grafana.rules import standing
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, STATE_SECONDS
 
-_OTHER_SHARE: Final = 0.2
-"""Share of a program's GPU time in kernels without a series of their own from which on the limit is too low."""
-
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
-    """Alerts: a slower kernel, a rank that the others wait for, and too many kernels beyond the limit."""
-    return (_slower(profile), _straggler(profile), _other_share())
+    """Alerts: a slower kernel, and a rank that the others wait for."""
+    return (_slower(profile), _straggler(profile))
 
 
 def _slower(profile: Profile) -> AlertRule:
@@ -38,34 +34,20 @@ def _slower(profile: Profile) -> AlertRule:
 
 def _straggler(profile: Profile) -> AlertRule:
     waits = f'{STATE_SECONDS}{{state="collective"}}'
-    each = f"max by (Hostname, gpu, program, rank) ({waits})"
-    median = f"quantile by (program) (0.5, {each})"
+    each = standing.by_job(f"max by (Hostname, gpu, program, rank) ({waits})")
+    median = f"quantile by (program, job_id) (0.5, {each})"
     less = profile.thresholds.straggler_ratio
     return AlertRule(
         name="KernelcastStraggler",
-        expr=f"-({each} - on (program) group_left () {median}) > {less:g}",
+        expr=f"-({each} - on (program, job_id) group_left () {median}) > {less:g}",
         hold_seconds=15 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="Rank {{ $labels.rank }} of {{ $labels.program }} on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} "
         "is the one that the others wait for",
         description="It spends {{ $value | humanizePercentage }} of its time less in collectives than the median rank "
-        "of the program: the others wait there until it arrives. Stages of a pipeline differ by design; then silence "
+        "of its job: the others wait there until it arrives. Stages of a pipeline differ by design; then silence "
         "the alert for that program.",
         action="Compare clocks, temperature and PCIe lanes of this GPU with the others', and the kernels of this rank "
         "with theirs (ranks side by side). The same work in more time points to the GPU, more work to the data.",
         subject=("Hostname", "gpu", "program", "rank"),
-    )
-
-
-def _other_share() -> AlertRule:
-    return AlertRule(
-        name="KernelcastKernelsBeyondCap",
-        expr=f'{KERNEL_SHARE}{{kernel="other"}} > {_OTHER_SHARE}',
-        hold_seconds=30 * MINUTE,
-        severity=AlertSeverity.INFO,
-        summary="{{ $value | humanizePercentage }} of the GPU time of {{ $labels.program }} is in kernels without a "
-        "series of their own",
-        description="The limit on kernels per program and GPU excludes more than 20 % of the GPU time.",
-        action="Raise the exporter's --kernels for this program, or set it to all, if Prometheus can hold the series.",
-        subject=("Hostname", "gpu", "program"),
     )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kernelcast.grafana import promql
+from kernelcast.grafana import node_exporter, promql
 from kernelcast.grafana.addresses import GPUS, NODE
 from kernelcast.grafana.rules.model import (
     DAY,
@@ -14,27 +14,17 @@ from kernelcast.grafana.rules.model import (
     AlertSeverity,
     Profile,
 )
-from kernelcast.wire.catalogue.devices import infiniband, nvlink
+from kernelcast.wire.catalogue.devices import nvlink
 
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _EACH_LINK: Final = "Hostname, gpu, UUID, modelName, link"
 _EACH_GPU: Final = "Hostname, gpu, UUID, modelName"
 _PORT: Final = "Port {{ $labels.port }} of {{ $labels.device }} in {{ $labels.Hostname }}"
-_EACH_PORT: Final = "Hostname, device, port, link_layer"
+_EACH_PORT: Final = "Hostname, device, port"
 _BRIDGED: Final = ".*((PCI[Ee]|NVL|RTX|Quadro|GeForce|TITAN).*|A[34]0)"
 """Models whose boards a bridge may connect: a GPU of these may have no link. Source: NVIDIA's data sheets."""
 _ACTIVE: Final = 4
 """State of a port that can be used. Source: Linux, Documentation/ABI/stable/sysfs-class-infiniband."""
-_PHYSICAL_ERRORS: Final = (
-    "symbol_error",
-    "link_downed",
-    "link_error_recovery",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
-    "port_rcv_errors",
-    "port_rcv_remote_physical_errors",
-)
-"""Errors of the physical link, by the kernel's names; others are about the subnet or the load."""
 _ERRORS_PER_HOUR: Final = 10
 """Errors of a port within an hour that are usual."""
 
@@ -97,10 +87,13 @@ def _nvlink_recovers(profile: Profile) -> AlertRule:
     )
 
 
+def _of_port(expr: str) -> str:
+    return f"max by ({_EACH_PORT}) ({node_exporter.of_host(expr)})"
+
+
 def _port_down(profile: Profile) -> AlertRule:
-    state = promql.name(infiniband.STATE)
-    now = f"max by ({_EACH_PORT}) ({state})"
-    before = f"max by ({_EACH_PORT}) (max_over_time({state}[{profile.window(DAY)}]))"
+    now = _of_port(node_exporter.PORT_STATE)
+    before = _of_port(f"max_over_time({node_exporter.PORT_STATE}[{profile.window(DAY)}])")
     return AlertRule(
         name="KernelcastInfinibandPortDown",
         expr=f"{now} < {_ACTIVE} and {before} >= {_ACTIVE}",
@@ -109,7 +102,8 @@ def _port_down(profile: Profile) -> AlertRule:
         severity=AlertSeverity.CRITICAL,
         summary=f"{_PORT} is down",
         description="The port was active within a day and is not now: 1 down, 2 initialising (no subnet manager has "
-        "configured it), 3 armed. Jobs over several nodes fail or use the remaining ports.",
+        "configured it), 3 armed. Jobs over several nodes fail or use the remaining ports. The alerts of ports need "
+        "node_exporter.",
         action="Look at `ibstat` and the switch's end: cable, transceiver, switch port, subnet manager. If the port "
         "was unplugged on purpose, the alert ends within a day.",
         subject=("Hostname",),
@@ -119,10 +113,9 @@ def _port_down(profile: Profile) -> AlertRule:
 
 
 def _port_slower(profile: Profile) -> AlertRule:
-    rate = promql.name(infiniband.RATE)
-    now = f"max by ({_EACH_PORT}) ({rate})"
-    before = f"max by ({_EACH_PORT}) (max_over_time({rate}[{profile.window(DAY)}]))"
-    active = f"max by ({_EACH_PORT}) ({promql.name(infiniband.STATE)}) >= {_ACTIVE}"
+    now = _of_port(node_exporter.PORT_RATE)
+    before = _of_port(f"max_over_time({node_exporter.PORT_RATE}[{profile.window(DAY)}])")
+    active = f"{_of_port(node_exporter.PORT_STATE)} >= {_ACTIVE}"
     return AlertRule(
         name="KernelcastInfinibandPortSlower",
         expr=f"({now} < {before}) and {active}",
@@ -140,13 +133,16 @@ def _port_slower(profile: Profile) -> AlertRule:
 
 
 def _port_errors(profile: Profile) -> AlertRule:
-    errors = f'{promql.name(infiniband.ERRORS)}{{error=~"{"|".join(_PHYSICAL_ERRORS)}"}}'
+    increases = (
+        f'label_replace({_of_port(f"increase({counter}[{profile.window(HOUR)}])")}, "error", "{error}", "", "")'
+        for counter, error in node_exporter.PORT_PHYSICAL_ERRORS.items()
+    )
     return AlertRule(
         name="KernelcastInfinibandErrors",
-        expr=f"max by ({_EACH_PORT}, error) (increase({errors}[{profile.window(HOUR)}])) > {_ERRORS_PER_HOUR}",
+        expr=f"({' or '.join(increases)}) > {_ERRORS_PER_HOUR}",
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary=f"{_PORT} counts {{{{ $labels.error }}}}",
+        summary=f"{_PORT} counts errors: {{{{ $labels.error }}}}",
         description=f"More than {_ERRORS_PER_HOUR} errors of the physical link within an hour. Data is sent again, and "
         "the link may go down for a moment each time.",
         action="Compare with the port at the other end of the cable; clean, reseat or replace cable and transceiver.",

@@ -56,6 +56,7 @@ class Profile:
         dashboard_url: The dashboard of kernels; the others are its neighbours. Empty: alerts have no link to one.
         jobs: Jobs of the services that run.
         thresholds: Values from which alerts fire.
+        prices: Price of a GPU-hour by model, as NVML names it.
         shortest_hold_seconds: Waiting times below an hour lie between this and the hour's, in proportion: a cause is
             announced before its consequences because these wait for longer.
     """
@@ -70,6 +71,7 @@ class Profile:
     dashboard_url: str = ""
     jobs: Jobs = field(default_factory=Jobs)
     thresholds: Thresholds = field(default_factory=Thresholds)
+    prices: Mapping[str, float] = field(default_factory=dict)
     shortest_hold_seconds: int = 0
 
     def page(self, uid: str) -> str:

@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule
+from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule
 from kernelcast.grafana.rules.model import duration as as_duration
 from kernelcast.wire.catalogue import bridge, exporter, runtime
 
@@ -14,12 +14,11 @@ FRESH_SECONDS: Final = 30.0
 _WINDOWS: Final = (
     (HOUR, 5 * MINUTE, 14.4, AlertSeverity.CRITICAL),
     (6 * HOUR, 30 * MINUTE, 6, AlertSeverity.WARNING),
-    (DAY, 2 * HOUR, 3, AlertSeverity.INFO),
-    (3 * DAY, 6 * HOUR, 1, AlertSeverity.INFO),
 )
 """Long and short window, the multiple of the budget's even spending, and the urgency.
 
-Source: Google, The Site Reliability Workbook, chapter 5, multiwindow, multi-burn-rate alerts."""
+Source: Google, The Site Reliability Workbook, chapter 5, multiwindow, multi-burn-rate alerts; its two
+slower rates are for a report, not for a person who is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def _burns(objective: Objective, severity: AlertSeverity) -> AlertRule:
             limit = f"{factor * objective.budget:.6g}"
             names = (objective.recording(long), objective.recording(short))
             conditions.append("(" + " and ".join(f"{name} > {limit}" for name in names) + ")")
-    suffix = {AlertSeverity.CRITICAL: "Fast", AlertSeverity.WARNING: "", AlertSeverity.INFO: "Slowly"}[severity]
+    suffix = "Fast" if severity is AlertSeverity.CRITICAL else ""
     return AlertRule(
         name=f"{objective.alert}{suffix}",
         expr=" or ".join(conditions),

@@ -155,10 +155,11 @@ def _dropping(profile: Profile) -> AlertRule:
 
 
 def _dead_letters(profile: Profile) -> AlertRule:
-    letters = promql.name(runtime.DEADLETTER_MESSAGES)
+    letters, window = promql.name(runtime.DEADLETTER_MESSAGES), profile.window(RATE_WINDOW_SECONDS)
     return AlertRule(
         name="KernelcastDeadLetters",
-        expr=f"sum without (outcome) (increase({letters}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
+        # The first unusable message of a topic creates its counter.
+        expr=f"sum without (outcome) ({promql.happened(letters, window=window, known=profile.window(HOUR))})",
         hold_seconds=0,
         severity=AlertSeverity.WARNING,
         summary=f"{_DAEMON} sent messages of {{{{ $labels.topic }}}} to the dead-letter topic",

@@ -1,4 +1,4 @@
-"""Alerts about the probes that measure kernels: overhead, coverage, losses, and probes that are off."""
+"""Alerts about the probes that measure kernels: their cost, lost records, and probes that are off."""
 
 from typing import Final
 
@@ -8,15 +8,12 @@ from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Pro
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import kernel
 
-_COVERAGE: Final = 0.5
-"""Share of launches that are timed below which a program's figures are rough."""
 _SUBJECT: Final = ("Hostname", "gpu", "program", "rank")
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
-    """Cost, frames, records, coverage, and probes that are off."""
-    lost = (_dropping(profile), _records(profile))
-    return (_overhead(profile), _off(), _coverage(), *lost)
+    """Cost, probes that are off, and lost records."""
+    return (_overhead(profile), _off(), _records(profile))
 
 
 def _overhead(profile: Profile) -> AlertRule:
@@ -35,21 +32,6 @@ def _overhead(profile: Profile) -> AlertRule:
     )
 
 
-def _dropping(profile: Profile) -> AlertRule:
-    dropped = f"increase({promql.name(kernel.PROBE_DROPPED)}[{profile.window(RATE_WINDOW_SECONDS)}])"
-    return AlertRule(
-        name="KernelcastProbeDroppingFrames",
-        expr=f"sum without (instance) ({dropped}) > 0",
-        hold_seconds=15 * MINUTE,
-        severity=AlertSeverity.INFO,
-        summary="The probe of {{ $labels.program }} cannot send its frames to the exporter",
-        description="Totals are cumulative, so nothing is lost while some frames arrive, but figures arrive late.",
-        action="Check the exporter on {{ $labels.Hostname }}: its processor share, and the probe socket's permissions.",
-        subject=("Hostname", "gpu", "program"),
-        dashboard=PIPELINE,
-    )
-
-
 def _off() -> AlertRule:
     state = promql.name(kernel.PROBE_STATE)
     return AlertRule(
@@ -62,26 +44,6 @@ def _off() -> AlertRule:
         "program continues; its kernels are not measured.",
         action="Read the reason. Over budget: lower the sampling rate or use CUPTI, which costs less per launch. "
         "Otherwise `kernelcast doctor` on that node shows the missing requirement of a method.",
-        subject=_SUBJECT,
-        dashboard=PIPELINE,
-    )
-
-
-def _coverage() -> AlertRule:
-    coverage, running, measured = map(promql.name, (kernel.PROBE_COVERAGE, kernel.PROBE_RUNNING, kernel.PROBE_MEASURED))
-    # The time between two windows is not measured on purpose.
-    in_windows = f"{coverage} * {running} / ({measured} > 0) or {coverage} unless {running}"
-    return AlertRule(
-        name="KernelcastProbeCoverageLow",
-        expr=f"min by (Hostname, gpu, program, rank) ({in_windows}) < {_COVERAGE}",
-        hold_seconds=15 * MINUTE,
-        severity=AlertSeverity.INFO,
-        summary="Only {{ $value | humanizePercentage }} of the launches of {{ $labels.program }} are timed",
-        description="Of the time in which kernels were measured. Launches without a duration count as long as those "
-        "with one; launches that the method cannot see (cuBLAS under the CuPy hook, graphs under events) are in no "
-        "kernel's series.",
-        action="Look at the launches not measured by reason. CUPTI sees all launches; with a low sampling ratio the "
-        "probe limits its overhead.",
         subject=_SUBJECT,
         dashboard=PIPELINE,
     )

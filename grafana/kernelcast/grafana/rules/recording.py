@@ -7,7 +7,7 @@ that moves to another bridge or exporter instance keeps its series.
 from typing import Final
 
 from kernelcast.grafana import inputs, promql
-from kernelcast.grafana.rules import objectives, standing
+from kernelcast.grafana.rules import hours, objectives, serving, standing
 from kernelcast.grafana.rules.model import MINUTE, Profile, RecordingRule, RuleGroup, duration
 from kernelcast.wire.catalogue import bridge, kernel, predictor
 from kernelcast.wire.catalogue.devices import accelerator, device, energy
@@ -69,6 +69,8 @@ def classic(profile: Profile) -> tuple[RuleGroup, ...]:
         RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))),
         _devices(window),
         *standing.recordings(),
+        *serving.recordings(window, GPU_WATTS),
+        *hours.recordings(profile, window, GPU_WATTS, STATE_SECONDS),
         *_pipeline(profile),
     )
 
@@ -89,6 +91,8 @@ def native(profile: Profile) -> tuple[RuleGroup, ...]:
         RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))),
         _devices(window),
         *standing.recordings(),
+        *serving.recordings(window, GPU_WATTS),
+        *hours.recordings(profile, window, GPU_WATTS, STATE_SECONDS),
         *_pipeline(profile),
     )
 

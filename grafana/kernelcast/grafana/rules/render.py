@@ -8,7 +8,6 @@ from kernelcast.grafana.rules import (
     bridge,
     exporters,
     findings,
-    forecasts,
     gpu_errors,
     hardware,
     hints,
@@ -27,13 +26,13 @@ NATIVE_FILE: Final = "recording-native.yaml"
 ALERTS_FILE: Final = "alerts.yaml"
 
 _RUNBOOKS_GENERATED: Final = (
-    "Made by `kernelcast grafana runbooks > docs/runbooks.md`; change grafana/kernelcast/grafana/rules instead."
+    "Made by `python -m lab.grafana runbooks > docs/runbooks.md`; change grafana/kernelcast/grafana/rules instead."
 )
 _INTRODUCTION: Final = (
     "One section for each alert. The bridge serves them at `/runbooks/ALERT`; alerts link there with `runbooks_url: "
     "http://bridge-1:19401/runbooks/` in the site's file, or to this page where you publish it, with `runbooks_url: "
     "https://wiki.example/kernelcast`. Without either an alert has no link, and its description the first step. "
-    "`kernelcast grafana runbooks` prints the page of the installed version."
+    "`kernelcast grafana files` writes the page of the installed version."
 )
 _OPTIONAL: Final = re.compile(r"{{ with .*?{{ end }}")
 _FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")
@@ -41,7 +40,9 @@ _FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")
 
 _DEVICE_ROW: Final = re.compile(r"DCGM_FI_\w+")
 
-_GENERATED: Final = "Made by `kernelcast grafana generate`; change grafana/kernelcast/grafana/rules instead."
+_GENERATED: Final = (
+    "Made by kernelcast from the code in grafana/kernelcast/grafana/rules: change that, or the file of your site."
+)
 
 
 def _groups(profile: Profile) -> tuple[RuleGroup, ...]:
@@ -56,7 +57,7 @@ def _groups(profile: Profile) -> tuple[RuleGroup, ...]:
         "gpu-error": (gpu_errors.alerts,),
         "kernel": (kernels.alerts, probes.alerts),
         "standing": (standing.alerts,),
-        "forecast": (findings.alerts, forecasts.alerts, hints.alerts) if jobs.predictor else (),
+        "forecast": (findings.alerts, hints.alerts) if jobs.predictor else (),
         "bridge": (bridge.alerts, objectives.alerts) if jobs.bridge else (),
         "pipeline": (exporters.alerts, pipeline.alerts),
     }

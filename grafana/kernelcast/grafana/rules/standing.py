@@ -14,9 +14,12 @@ from kernelcast.wire.catalogue.devices import device
 STILL: Final = "rank:kernelcast_program_standing_still_seconds:still"
 HOLDER: Final = "rank:kernelcast_program_standing_still_seconds:holder"
 BUSY_POWER: Final = "gpu:DCGM_FI_DEV_POWER_USAGE:busy"
+JOB_OF: Final = "rank:kernelcast_program_standing_still_seconds:job"
+"""1 for each rank that makes steps, with the job that it belongs to; none where two jobs of one name share its GPU."""
 
 _JOB: Final = "program, job_id"
 _RANK: Final = "program, job_id, Hostname, gpu, rank"
+_OWN: Final = "Hostname, gpu, program, rank"
 _APART: Final = "stopped|disk|silent|person"
 """States in which a rank waits for no peer."""
 _AT_REST: Final = "person|ended"
@@ -49,7 +52,9 @@ def recordings() -> tuple[RuleGroup, ...]:
     some = f"({differing} and on ({_JOB}) (count by ({_JOB}) ({differing}) < count by ({_JOB}) ({STILL})))"
     busy = f"max without (instance) ({promql.name(device.POWER_USAGE)}) and max without (instance) ("
     busy += f"{promql.name(device.GPU_UTIL)}) >= {_BUSY_UTILIZATION}"
+    jobs = f"group by ({_RANK}) ({promql.name(kernel.STANDING)})"
     rules = (
+        RecordingRule(JOB_OF, f"{jobs} and on ({_OWN}) (count by ({_OWN}) ({jobs}) == 1)"),
         RecordingRule(STILL, still),
         RecordingRule(HOLDER, f"{some} or {alone}"),
         RecordingRule(BUSY_POWER, busy),
@@ -60,6 +65,11 @@ def recordings() -> tuple[RuleGroup, ...]:
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """A job that stands still, by a rank that differs or in one phase; ranks that ended or are slow; a stuck GPU."""
     return (_holder(), _one_phase(), _ended(profile), _slow(profile), _nothing_ends(profile))
+
+
+def by_job(ranks: str) -> str:
+    """Series of ranks, with `job_id` where their job is known: two jobs of one name are not compared."""
+    return f"({ranks} * on ({_OWN}) group_left (job_id) {JOB_OF} or ({ranks} unless on ({_OWN}) {JOB_OF}))"
 
 
 _STEPS: Final = (
@@ -135,18 +145,18 @@ def _ended(profile: Profile) -> AlertRule:
 def _slow(profile: Profile) -> AlertRule:
     less = profile.thresholds.straggler_ratio
     phases = f'rate({promql.name(kernel.PHASE_SECONDS)}{{phase=~"data|forward|optimizer"}}'
-    each = f"max by (Hostname, gpu, program, rank, phase) ({phases}[{profile.window(5 * MINUTE)}]))"
-    median = f"quantile by (program, phase) (0.5, {each})"
-    several = f"count by (program, phase) ({each}) > 2"
+    each = by_job(f"max by ({_OWN}, phase) ({phases}[{profile.window(5 * MINUTE)}]))")
+    median = f"quantile by ({_JOB}, phase) (0.5, {each})"
+    several = f"count by ({_JOB}, phase) ({each}) > 2"
     return AlertRule(
         name="KernelcastRankSlow",
-        expr=f"{each} - on (program, phase) group_left () {median} > {less:g} and on (program, phase) {several}",
+        expr=f"{each} - on ({_JOB}, phase) group_left () {median} > {less:g} and on ({_JOB}, phase) {several}",
         hold_seconds=15 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="Rank {{ $labels.rank }} of {{ $labels.program }} on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} "
         "is slow in {{ $labels.phase }}, and its peers wait",
-        description="It spends {{ $value | humanizePercentage }} more of its time in this phase than the median rank, "
-        "whose time is in backward instead, where it waits. The job moves at the speed of this rank.",
+        description="It spends {{ $value | humanizePercentage }} more of its time in this phase than the median rank "
+        "of its job, whose time is in backward instead, where it waits. The job moves at the speed of this rank.",
         action="data: compare its loader and storage with its peers'. forward or optimizer: its processor share, and "
         "the clocks and temperature of its GPU.",
         subject=_SUBJECT,

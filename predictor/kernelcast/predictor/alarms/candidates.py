@@ -10,7 +10,6 @@ from typing import Final
 
 from kernelcast.predictor.alarms import discovery
 from kernelcast.predictor.alarms.settings import AlarmSettings
-from kernelcast.wire.catalogue.cause_rules import PEER_PAGES
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import Finding, FindingState, Severity
 
@@ -173,4 +172,6 @@ def _is_observed_page(found: Finding) -> bool:
 
     A comparison with other workers rests on noisy durations, so it must last.
     """
-    return found.state is FindingState.OBSERVED and found.severity is Severity.PAGE and found.cause not in PEER_PAGES
+    return (
+        found.state is FindingState.OBSERVED and found.severity is Severity.PAGE and found.cause is not Cause.STRAGGLER
+    )

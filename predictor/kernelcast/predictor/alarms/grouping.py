@@ -35,13 +35,11 @@ WIDER: Final[Mapping[Cause, tuple[Scope, ...]]] = MappingProxyType(
         Cause.PCIE_ERRORS: (Scope.NODE,),
         Cause.PCIE_LINK: (Scope.NODE,),
         Cause.NVLINK: (Scope.NODE,),
-        Cause.SLOW_LINK: (Scope.NODE, Scope.PROGRAM),
         Cause.CONTENTION: LOGICAL,
         Cause.MEMORY_LEAK: LOGICAL,
         Cause.AGEING: LOGICAL,
         Cause.DEPLOY: LOGICAL,
         Cause.LOAD: LOGICAL,
-        Cause.UNEVEN_WORK: LOGICAL,
         Cause.KERNEL_SLOWDOWN: LOGICAL,
         Cause.UNKNOWN: LOGICAL,
     }
@@ -55,7 +53,7 @@ LEAST_NODES: Final = 2
 LEAST_JOINED: Final = 3
 """GPUs from which on predictions that are weak alone join an accepted one; the second of two may be a coincidence."""
 
-ALWAYS_PROGRAM: Final = frozenset({Cause.DEPLOY, Cause.UNEVEN_WORK})
+ALWAYS_PROGRAM: Final = frozenset({Cause.DEPLOY})
 """Causes that lie in the program, however few of its series show them: their group is always the program."""
 DEPTH: Final[Mapping[Cause, int]] = MappingProxyType(
     {

@@ -1,10 +1,9 @@
-"""Anomaly scores of many series at once, interval by interval, from the present and the past only.
+"""Anomaly scores of recorded series, interval by interval, from the present and the past only.
 
-`cycle.anomaly_scores` runs the detector on live series, `backtest.anomalies` on recorded ones.
+`backtest.anomalies` runs the detector. The live predictor judges series with a limit, by `passage`.
 """
 
 from kernelcast.predictor.anomalies.detector import AnomalyDetector, AnomalyStep
-from kernelcast.predictor.anomalies.kinds import AnomalyKind
 from kernelcast.predictor.anomalies.settings import AnomalySettings
 
-__all__ = ["AnomalyDetector", "AnomalyKind", "AnomalySettings", "AnomalyStep"]
+__all__ = ["AnomalyDetector", "AnomalySettings", "AnomalyStep"]

@@ -6,7 +6,6 @@ own past; runs of missing and of constant values have their own probability. The
 probabilities, divided by that of the false-alarm rate that the user accepts: 1 means act.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -14,14 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelcast.predictor.anomalies.episodes import Episodes
-from kernelcast.predictor.anomalies.evidence import AnomalyEvidence, EvidenceModel, Interval
-from kernelcast.predictor.anomalies.kinds import AnomalyKind
+from kernelcast.predictor.anomalies.evidence import EvidenceModel, Interval
 from kernelcast.predictor.anomalies.season import grouped
 from kernelcast.predictor.anomalies.settings import AnomalySettings
-from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats
 
 Float32s: TypeAlias = NDArray[np.float32]
-Int8s: TypeAlias = NDArray[np.int8]
 
 _BLOCK_ROWS: Final = 8192
 """Series that are computed together: the arrays of such a block fit into the processor's cache."""
@@ -29,8 +26,6 @@ DAY_SECONDS: Final = 86_400.0
 _LARGEST: Final = 1e30
 """Larger values count as this one: sums and products of float32, in which the models compute, overflow beyond 3e38."""
 _UNUSED: Final = np.zeros(0, np.float32)
-SHIFT_AGE: Final = 3
-"""Intervals after which a spike that has not gone is a level shift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +35,10 @@ class AnomalyStep:
     Attributes:
         score: float64, 0 or more; 1 means act. Stays at 1 or more in an episode with an alarm while there is evidence.
         onset: float64, the score in the first interval of an episode, and where it first reaches 1; else 0.
-        direction: int8, 1 where the value is too high, -1 where too low, 0 where neither.
-        kind: int8, an `AnomalyKind`.
     """
 
     score: Floats
     onset: Floats
-    direction: Int8s
-    kind: Int8s
 
 
 class AnomalyDetector:
@@ -72,7 +63,6 @@ class AnomalyDetector:
             settings: Settings for all series.
         """
         self._settings = settings or AnomalySettings()
-        self._interval_seconds = interval_seconds
         intervals = DAY_SECONDS / np.asarray(interval_seconds, np.float64)
         scale = np.log10(np.maximum(intervals, 1) / self._settings.false_alarms_per_day)
         self._scale: Float32s = np.broadcast_to(scale.astype(np.float32), (rows,))  # -log10 of a probability at score 1
@@ -84,26 +74,6 @@ class AnomalyDetector:
         self._latest: Floats = np.full(rows, np.nan)
         self._evidence = EvidenceModel(rows, self._settings, seasonal=bool(self._seasons))
         self._episodes = Episodes(rows, self._settings)
-        self._kind: Int8s = np.zeros(rows, np.int8)
-        self._direction: Int8s = np.zeros(rows, np.int8)
-
-    @property
-    def state_bytes(self) -> int:
-        """Memory of all state, seasonal profiles included."""
-        return _array_bytes(self)
-
-    def enlarged(self, rows: int) -> "AnomalyDetector":
-        """Return a detector of more series; the first ones have the state of this one's. Not with seasons."""
-        larger = AnomalyDetector(rows, self._interval_seconds, settings=self._settings)
-        for old, new in zip(_state(self), _state(larger), strict=True):
-            new[..., : old.shape[-1]] = old
-        return larger
-
-    def reset(self, rows: Ints) -> None:
-        """Forget everything about some series. Not with seasons."""
-        fresh = AnomalyDetector(1, self._interval_seconds, settings=self._settings)
-        for mine, new in zip(_state(self), _state(fresh), strict=True):
-            mine[..., rows] = new
 
     def step(self, values: Floats) -> AnomalyStep:
         """Score one value of each series, and learn it.
@@ -141,7 +111,7 @@ class AnomalyDetector:
             )
         self._count += known
         np.copyto(self._latest, values, where=known)
-        return AnomalyStep(score, onset, self._direction.copy(), self._kind.copy())
+        return AnomalyStep(score, onset)
 
     def _season_deviation(self, filled: Floats, smallest: Float32s) -> tuple[Float32s | None, Bools]:
         """Deviations from the season, None without any season, and where it explains the series."""
@@ -177,42 +147,10 @@ class AnomalyDetector:
         scale = self._scale[rows] * (1 + np.float32(self._settings.first_day) * (1 - np.minimum(interval.days, 1)))
         alarming = evidence.alarm_every / scale, evidence.alarm_new / scale
         score, onset = self._episodes.step(rows, evidence.every / scale, evidence.new / scale, alarming)
-        self._describe(rows, evidence)
         self._evidence.learn(rows, interval, seen, weight)
         return score, onset
-
-    def _describe(self, rows: slice, evidence: AnomalyEvidence) -> None:
-        """Set kind and direction by an episode's first interval; a spike that stays becomes a level shift."""
-        age, kind, direction = self._episodes.age[rows], self._kind[rows], self._direction[rows]
-        describes = (age == 1) | ((age > 1) & (evidence.kind == AnomalyKind.MISSING))
-        np.copyto(kind, evidence.kind, where=describes)
-        np.copyto(direction, evidence.direction, where=describes)
-        lasts = (age > SHIFT_AGE) & (kind == AnomalyKind.SPIKE) & self._episodes.off[rows]
-        kind[lasts] = AnomalyKind.LEVEL_SHIFT
-        over = age == 0
-        kind[over] = AnomalyKind.NONE
-        direction[over] = 0
 
 
 def bounded(values: Floats) -> Floats:
     """The values as the models learn them: of bounded size, NaN where one is missing."""
     return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), np.nan)
-
-
-def _state(owner: object) -> Iterator[NDArray[np.generic]]:
-    """Arrays of the state that an object of this package holds, directly or through others; the last axis is series."""
-    if isinstance(owner, np.ndarray):
-        if owner.flags.writeable and owner.size:
-            yield owner
-    elif hasattr(owner, "__dict__"):
-        for one in vars(owner).values():
-            yield from _state(one)
-
-
-def _array_bytes(owner: object) -> int:
-    """Bytes of the arrays that an object of this package holds, directly or through others."""
-    if isinstance(owner, np.ndarray):
-        return owner.base.nbytes if 0 in owner.strides and isinstance(owner.base, np.ndarray) else owner.nbytes
-    if isinstance(owner, list):
-        return sum(_array_bytes(one) for one in owner)
-    return sum(_array_bytes(one) for one in vars(owner).values()) if hasattr(owner, "__dict__") else 0

@@ -28,13 +28,11 @@ class Episodes:
 
     Attributes:
         age: Shape (rows,), intervals since the episode opened; 0 outside of episodes.
-        off: Shape (rows,), whether the newest value still deviates.
     """
 
     def __init__(self, rows: int, settings: AnomalySettings) -> None:
         self._settings = settings
         self.age: Float32s = np.zeros(rows, np.float32)
-        self.off: Bools = np.zeros(rows, np.bool_)
         self._acute: Bools = np.zeros(rows, np.bool_)
         self._calm: Float32s = np.zeros(rows, np.float32)
         self._since_notice: Float32s = np.full(rows, NEVER, np.float32)
@@ -76,7 +74,7 @@ class Episodes:
         calm = np.where(off, np.float32(0), self._calm[rows] + 1)
         continues = is_opening | (inside & (calm < settings.calm))
         self.age[rows] = np.where(continues, self.age[rows] + 1, 0)
-        self._calm[rows], self.off[rows] = calm, off
+        self._calm[rows] = calm
         alarm = continues & ~self._acute[rows] & (np.where(inside, *alarming) >= 1)
         self._acute[rows] = continues & (self._acute[rows] | alarm)
         published = np.where(continues, every, new)

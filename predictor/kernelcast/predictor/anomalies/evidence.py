@@ -10,15 +10,13 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.anomalies.kinds import AnomalyKind
-from kernelcast.predictor.anomalies.levels import FEATURES, JUMP, SEASON, SHIFT, Levels
+from kernelcast.predictor.anomalies.levels import FEATURES, SHIFT, Levels
 from kernelcast.predictor.anomalies.runs import RunModel
 from kernelcast.predictor.anomalies.settings import AnomalySettings
 from kernelcast.predictor.anomalies.tails import Peaks, TailModel
 from kernelcast.predictor.arrays import Bools, Floats
 
 Float32s: TypeAlias = NDArray[np.float32]
-Int8s: TypeAlias = NDArray[np.int8]
 
 LARGEST_MISSING_RARITY: Final = 1.3
 """Largest -log10 of the probability of a missing value: four in a row are needed, however reliable the series was."""
@@ -65,16 +63,12 @@ class AnomalyEvidence:
         new: The same where it exceeds all earlier evidence of the series; else 0.
         alarm_every: As `every`, with less weight for values that were there before: an alarm needs this evidence.
         alarm_new: The same of `new`.
-        direction: int8, the sign of the strongest evidence; 0 for missing and constant values.
-        kind: int8, the `AnomalyKind` of the strongest evidence.
     """
 
     every: Float32s
     new: Float32s
     alarm_every: Float32s
     alarm_new: Float32s
-    direction: Int8s
-    kind: Int8s
 
 
 class LearntInterval(NamedTuple):
@@ -131,7 +125,7 @@ class EvidenceModel:
         missing = self._missing.surprise(rows, ~interval.known & warm)
         constant = self._constant.surprise(rows, interval.unchanged() & warm)
         usable = interval.known & warm
-        return _strongest((every * usable, new * usable), np.stack(trust), missing, constant)
+        return _strongest((every * usable, new * usable), np.stack(trust), np.maximum(missing, constant))
 
     def learn(self, rows: slice, interval: Interval, seen: LearntInterval, weight: Float32s) -> None:
         """Let all models learn the newest interval.
@@ -160,33 +154,14 @@ def isolated_factor(days: Float32s, settings: AnomalySettings) -> Float32s:
     return factor
 
 
-def _strongest(
-    rarities: tuple[Float32s, Float32s], trust: Float32s, missing: Float32s, constant: Float32s
-) -> AnomalyEvidence:
+def _strongest(rarities: tuple[Float32s, Float32s], trust: Float32s, runs: Float32s) -> AnomalyEvidence:
     """Merge the evidence of all features and of both runs.
 
     Args:
         rarities: Of the present values and of new records, each of shape (2, k, n).
         trust: Shape (k, n), weight of a feature's evidence for an alarm.
-        missing: Shape (n,).
-        constant: Shape (n,).
+        runs: Shape (n,), of missing or constant values.
     """
     every, new = rarities
-    runs = np.maximum(missing, constant)
-    sides = new.reshape(2 * new.shape[1], -1)
-    most_new = sides.max(axis=0)
-    direction, kind = np.zeros((2, len(runs)), np.int8)
-    rows = np.flatnonzero(most_new > 0)
-    strongest = sides[:, rows].argmax(axis=0)
-    sign, feature = np.divmod(strongest, new.shape[1])
-    direction[rows] = 1 - 2 * sign
-    jumps = every[sign, JUMP, rows] > 0
-    shifted = np.where(feature == SHIFT, AnomalyKind.LEVEL_SHIFT, AnomalyKind.SPIKE)
-    kind[rows] = np.where(feature == SEASON, AnomalyKind.SEASONAL, np.where(jumps, shifted, AnomalyKind.DRIFT))
-    run = runs > np.maximum(most_new, 0)
-    direction[run] = 0
-    kind[run] = np.where(missing >= constant, AnomalyKind.MISSING, AnomalyKind.FLATLINE)[run]
-    present, news, alarm, alarm_news = (
-        np.maximum(one.max(axis=(0, 1)), runs) for one in (every, new, every * trust, new * trust)
-    )
-    return AnomalyEvidence(present, news, alarm, alarm_news, direction, kind)
+    parts = (every, new, every * trust, new * trust)
+    return AnomalyEvidence(*(np.maximum(one.max(axis=(0, 1)), runs) for one in parts))

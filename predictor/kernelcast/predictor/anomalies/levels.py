@@ -13,11 +13,10 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 Float32s: TypeAlias = NDArray[np.float32]
 
-VALUE, JUMP, SHIFT, SEASON = range(4)
+VALUE, JUMP, SHIFT = range(3)
 FEATURES: Final = 3  # without the deviation from the season, which comes from `season`
 
-# Places of the features in arrays: distance from the slow level, jump from the fast level, shift of the short mean, and
-# the deviation from the season, which comes from `season` and is not one of `FEATURES`.
+# Places of the features in arrays: distance from the slow level, jump from the fast level, shift of the short mean.
 CLIP: Final = 3.0
 """Standard deviations at which an error is clipped before the slow level and the spread learn it."""
 SPREAD_WEIGHT: Final = 1 / 300

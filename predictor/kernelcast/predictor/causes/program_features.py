@@ -95,7 +95,7 @@ def peers(seen: Observed) -> Columns:
     if values is None or group is None:
         return {}
     present = seen.mean_now(values)
-    usual = peer_ratio(present, PeerGroups.unaligned(group))[1]
+    usual = peer_ratio(present, PeerGroups.of(group))[1]
     return {Feature.PEER_RATIO: FeatureColumn(_ratio(present, usual), present, usual)}
 
 

@@ -1,7 +1,7 @@
-"""One cycle over all series: detector, anomaly scores, claims of earlier cycles, then the publication.
+"""One cycle over all series: detector, claims of earlier cycles, then the publication.
 
 `Engine.run_cycle` runs a cycle every `sweep_every_seconds`; the report goes to `publish` and `findings`. The stages are
-objects of this folder: `Regimes`, `Detection`, `AnomalyScores`, `Claims` and `Publication`. Panels are copied out of
+objects of this folder: `Regimes`, `Detection`, `Claims` and `Publication`. Panels are copied out of
 the windows in chunks, so that the thread which reads Kafka waits for the lock for milliseconds only.
 """
 
@@ -13,12 +13,11 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores
 from kernelcast.predictor.cycle.deep_fits import DeepFits
 from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
 from kernelcast.predictor.cycle.panels import PanelSource
-from kernelcast.predictor.cycle.predictions import Abstention, Anomaly, Bounds, CycleReport
+from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleReport
 from kernelcast.predictor.cycle.program_changes import ProgramChanges, TrialBlocks
 from kernelcast.predictor.cycle.publication import Publication
 from kernelcast.predictor.cycle.regimes import Regimes
@@ -82,13 +81,9 @@ class Cycle:
         self.detection = Detection(source)
         self.deep = DeepFits(pool, settings.deep.fits_per_block) if pool is not None else None
         self._forecasts = Forecasts(self.histories, self.block_seconds, self.deep)
-        self._anomalies = AnomalyScores(source, settings.interval_seconds)
         self._claims = Claims(source, self.detection, self.block_seconds)
-        self.detection.calibration_of = self._claims.calibration
         self.scores, self.outcomes = self._claims.scores, self._claims.outcomes
-        self._publication = Publication(
-            source, self.detection, self._claims, self._forecasts, self._anomalies, self._timer
-        )
+        self._publication = Publication(source, self.detection, self._claims, self._forecasts, self._timer)
         self.degradations, self.deploys = self._publication.degradations, self._publication.deploys
         self.fleet = self._publication.fleet
         self._program_regimes = Regimes(source, self.detection, self.deploys)
@@ -113,9 +108,8 @@ class Cycle:
         self._program_regimes.begin(rows, newest, changes)
         self._claims.sync(rows)
         evaluated = self._evaluate(rows, newest, changes, report)
-        report.time_ns = self._event_time_ns(rows, newest)
+        report.time_ns = self._event_time_ns(newest)
         report.regimes_begun = self.detection.regimes_begun - before
-        self._anomalies.run(rows, self._windows.generation[rows], newest)
         self._claims.abstain(evaluated, report)
         self._claims.settle(rows, newest, evaluated)
         self._publication.run(rows, newest, report, changes)
@@ -134,17 +128,12 @@ class Cycle:
         """The forecast of a row from its newest or second newest block; None without one."""
         found = self._forecasts.get(row, int(self.detection.memory.generation[row]))
         newest_block = int(self._windows.newest[row]) // self.histories.block_intervals - 1
-        # A forecast of a later block is that of a clock that was ahead and has been set back.
-        return found if found is not None and newest_block - 1 <= found.block <= newest_block else None
+        return found if found is not None and newest_block - 1 <= found.block else None
 
     def bounds_of(self, row: int) -> dict[float, Bounds]:
         """Bounds of that forecast as they are published, by horizon in seconds."""
         found = self.forecast_of(row)
         return self._publication.bounds(row, found) if found is not None else {}
-
-    def anomaly_of(self, row: int) -> Anomaly | None:
-        """The newest anomaly score of a row; None without one."""
-        return self._anomalies.get(row)
 
     def abstention_of(self, row: int) -> Abstention | None:
         """The reason for publishing nothing about a kernel whose alert fires; None where it is published."""
@@ -208,15 +197,15 @@ class Cycle:
         report.evaluated, report.watched = len(evaluated), int(judged.sum())
         return evaluated
 
-    def _event_time_ns(self, rows: Ints, newest: Ints) -> int:
+    def _event_time_ns(self, newest: Ints) -> int:
         """End of the newest interval that nearly all series have; later than that of the last cycle.
 
-        It is earlier where the hosts' clocks were ahead and have been set back: by more than a window, as in `Windows`.
+        It is earlier where this machine's clock was set back too: by more than a window, as in `Windows`.
         """
         if not len(newest):
             self._time_ns += self._time_ns > 0
             return self._time_ns
-        now_ns = (self._source.common_interval(rows, newest) + 1) * self._windows.interval_ns
+        now_ns = (self._source.common_interval(newest) + 1) * self._windows.interval_ns
         is_set_back = now_ns < self._time_ns - self._windows.points * self._windows.interval_ns
         self._time_ns = now_ns if is_set_back else max(now_ns, self._time_ns + 1)
         return self._time_ns

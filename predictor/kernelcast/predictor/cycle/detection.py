@@ -5,7 +5,7 @@ is event time: each row is evaluated at the ends of its own blocks, in order, wh
 seconds of which its block has 300; `seconds_scale` converts to event time where blocks are shorter.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from kernelcast.predictor.cycle import programs
 from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.panels import LEAST_BLOCKS, PanelSource
 from kernelcast.predictor.passage.alarms import AlarmState
-from kernelcast.predictor.passage.calibration import Calibrator, shipped
+from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.detector import Evaluation
 from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions, limit_passed, run
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
@@ -40,7 +40,6 @@ class Detection:
     Attributes:
         memory: Result of the last evaluation of each row.
         regimes_begun: Rows for which a whole program began a new regime, so far.
-        calibration_of: Calibration of some rows; None for the shipped one.
     """
 
     def __init__(self, source: PanelSource) -> None:
@@ -49,7 +48,6 @@ class Detection:
         self.horizons_seconds = source.attributes.all_horizons_seconds
         self.memory = DetectorMemory(len(self.horizons_seconds))
         self.regimes_begun = 0
-        self.calibration_of: Callable[[Ints], Calibrator] | None = None
         self._options = self._run_options()
         self._shared: Bools = np.zeros(1, np.bool_)
 
@@ -80,8 +78,6 @@ class Detection:
         memory = self.memory
         self._shared = programs.shared_devices(self._source.attributes, rows)
         ended = newest // self._source.histories.block_intervals - 1
-        # Times of restored rows, which are not evaluated yet, may be those of a clock that was set back since then.
-        self._turn_back(rows, newest, (memory.evaluated[rows] > ended) | (memory.evaluated[rows] == EMPTY))
         steps = np.clip(ended - memory.evaluated[rows], 0, CATCH_UP_BLOCKS)
         first = memory.evaluated[rows] == EMPTY
         for chosen, block, count in _groups(ended, steps):
@@ -93,13 +89,6 @@ class Detection:
         self._watch_limits(rows, newest)
         evaluated: Ints = rows[steps > 0]
         return evaluated
-
-    def _turn_back(self, rows: Ints, newest: Ints, which: Bools) -> None:
-        """Evaluate blocks again: the clock of the series' hosts was ahead, and was set back since the last cycle."""
-        source, rows, newest = self._source, rows[which], newest[which]
-        cycle_ns = round(source.settings.sweep_every_seconds * NANOSECONDS_PER_SECOND)
-        source.regimes.turn_back(rows, (newest * source.windows.interval_ns - cycle_ns) // source.histories.block_ns)
-        self.memory.turn_back(rows, (newest + 1) * source.windows.interval_ns)
 
     def _evaluate(self, rows: Ints, block: int, count: int, known_versions: Bools) -> None:
         source, memory = self._source, self.memory
@@ -113,8 +102,6 @@ class Detection:
         held = np.where(memory.firing[rows] & own, memory.baseline[rows], np.nan)
         ends = range(max(length - count + 1, 1), length + 1)
         options = replace(self._options, asked=source.attributes.asked(rows, self.horizons_seconds))
-        if self.calibration_of is not None:
-            options = replace(options, calibration=self.calibration_of(rows))
         moments = run(blocks, traits, options, ends=ends, alarms=memory.alarms(rows), held=held)
         for moment in moments:
             memory.keep(rows, block - (length - moment.end), moment)
@@ -134,8 +121,6 @@ class Detection:
         blocks = source.blocks(rows, block, known_versions=np.zeros(len(rows), np.bool_))
         length = blocks.mean.shape[1]
         options = replace(self._options, asked=source.attributes.asked(rows, self.horizons_seconds))
-        if self.calibration_of is not None:
-            options = replace(options, calibration=self.calibration_of(rows))
         ends = range(max(length - DATED_BLOCKS, LEAST_BLOCKS // 2) + 1, length + 1)
         begun, passed = np.zeros((2, len(rows)), np.int64)
         for moment in run(blocks, self._traits(rows), options, ends=ends, alarms=AlarmState.quiet(len(rows))):

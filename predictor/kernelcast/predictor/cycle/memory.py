@@ -98,12 +98,6 @@ class DetectorMemory:
         self.answered = np.ones(self.probability.shape, np.bool_)
         self.evaluated[:] = EMPTY
 
-    def turn_back(self, rows: Ints, now_ns: Ints) -> None:
-        """Move times that lie ahead to the present of each row, and evaluate its blocks again."""
-        self.evaluated[rows] = EMPTY
-        self.since_ns[rows] = np.minimum(self.since_ns[rows], now_ns)
-        self.crossed_ns[rows] = np.minimum(self.crossed_ns[rows], now_ns)
-
     def evaluate_again(self, rows: Ints) -> None:
         """Forget which blocks of rows were evaluated; rows that are not synced yet have no such block."""
         self.evaluated[rows[rows < len(self.evaluated)]] = EMPTY

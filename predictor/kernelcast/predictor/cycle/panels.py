@@ -28,8 +28,6 @@ _CURRENT_INTERVALS: Final = 30
 """Intervals behind the median within which a series is current; others have ended, and nothing waits for them."""
 _BEHIND_SHARE: Final = 0.1
 """Share of the current series that may be behind the common interval, such as those of a slow exporter."""
-_AHEAD_SHARE: Final = 0.75
-"""Share of series from which on it is this process's clock that is slow, not those of their hosts that are ahead."""
 _MEMORY: Final = (device.FB_FREE.prometheus_name, device.FB_RESERVED.prometheus_name)
 """Parts of the frame buffer besides the used one."""
 _USED: Final = device.FB_USED.prometheus_name
@@ -70,28 +68,21 @@ class PanelSource:
         with self.lock:
             return self.windows.subject(row)
 
-    def ahead(self, rows: Ints, newest: Ints) -> Bools:
-        """Whether the clock of each row's host is ahead of this process's, shape (n,); none where most are."""
-        arrived = self.windows.touched[rows] * (NANOSECONDS_PER_SECOND / self.windows.interval_ns)
-        ahead: Bools = newest > arrived + _CURRENT_INTERVALS
-        return ahead if ahead.sum() < _AHEAD_SHARE * len(rows) else np.zeros(len(rows), np.bool_)
-
-    def common_interval(self, rows: Ints, newest: Ints) -> int:
+    def common_interval(self, newest: Ints) -> int:
         """The newest interval that nearly all current series have.
 
-        Neither a host whose clock is ahead nor series that have ended change it.
+        Series that have ended do not change it.
 
         Args:
-            rows: Shape (n,), at least one.
-            newest: Shape (n,), newest interval of each.
+            newest: Shape (n,), at least one; newest interval of each series.
         """
-        ordered: Ints = np.sort(newest[~self.ahead(rows, newest)])
+        ordered: Ints = np.sort(newest)
         current: Ints = ordered[ordered >= ordered[len(ordered) // 2] - _CURRENT_INTERVALS]
         return int(current[int(_BEHIND_SHARE * (len(current) - 1))])
 
-    def common_block(self, rows: Ints, newest: Ints) -> int:
+    def common_block(self, newest: Ints) -> int:
         """The newest block that nearly all current series have."""
-        return self.common_interval(rows, newest) // self.histories.block_intervals - 1
+        return self.common_interval(newest) // self.histories.block_intervals - 1
 
     def traits(self, rows: Ints) -> Traits:
         """Limits and properties of the rows' metrics as they are now."""

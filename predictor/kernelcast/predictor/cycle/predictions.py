@@ -64,19 +64,6 @@ class Degradation:
 
 
 @dataclass(frozen=True, slots=True)
-class Anomaly:
-    """Anomaly score of a series at its newest interval.
-
-    Attributes:
-        score: 0 or more; 1 means act.
-        direction: 1 where the value is too high, -1 where too low, 0 where neither.
-    """
-
-    score: float
-    direction: int
-
-
-@dataclass(frozen=True, slots=True)
 class Prediction:
     """Everything that is published about one series.
 
@@ -86,9 +73,7 @@ class Prediction:
         end_ns: End of the newest block that the forecast rests on, Unix nanoseconds; its age counts from there.
         value: Mean of that block.
         bounds: Forecast by horizon in seconds, for those that its history allows.
-        expected: Band that was expected of the present block, made one block earlier; None without one.
         degradation: None where nothing points to a breach.
-        anomaly: None for a series that is not selected.
     """
 
     row: int
@@ -96,9 +81,7 @@ class Prediction:
     end_ns: int
     value: float
     bounds: Mapping[float, Bounds]
-    expected: Bounds | None = None
     degradation: Degradation | None = None
-    anomaly: Anomaly | None = None
 
 
 @dataclass(slots=True)

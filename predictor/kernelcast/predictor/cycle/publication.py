@@ -13,7 +13,6 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle import programs
-from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores
 from kernelcast.predictor.cycle.causes.breach_causes import BreachCauses
 from kernelcast.predictor.cycle.causes.deploys import Deploys
 from kernelcast.predictor.cycle.causes.device_faults import DeviceFaults, one_of_each_series
@@ -54,14 +53,12 @@ class Publication:
         detection: Detection,
         claims: Claims,
         forecasts: Forecasts,
-        anomalies: AnomalyScores,
         timer: Callable[[], float],
     ) -> None:
         self._source = source
         self._detection = detection
         self._claims = claims
         self._forecasts = forecasts
-        self._anomalies = anomalies
         self._timer = timer
         panels = DevicePanels(source)
         causes = BreachCauses(panels, detection.memory)
@@ -171,9 +168,7 @@ class Publication:
             end_ns=(block + 1) * histories.block_ns,
             value=float(memory.value[row]),
             bounds=self.bounds(row, found) if found is not None else {},
-            expected=found.expected if found is not None else None,
             degradation=self.degradations.of(row, cause) if cause is not None else None,
-            anomaly=self._anomalies.get(row) if self._source.attributes.selected[row] else None,
         )
 
     def bounds(self, row: int, found: SeriesForecast) -> dict[float, Bounds]:

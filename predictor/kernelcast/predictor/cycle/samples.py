@@ -16,9 +16,6 @@ from kernelcast.predictor.tuning.diagnosis import ProgramOnDevice, holding, miss
 from kernelcast.predictor.tuning.hints import HintState, OpenHint
 from kernelcast.wire.catalogue.diagnosis.rules import Signal
 from kernelcast.wire.catalogue.forecast import (
-    ANOMALY_DIRECTION,
-    ANOMALY_EXPECTED,
-    ANOMALY_SCORE,
     APPROVAL_PENDING,
     DEGRADATION_ALERT,
     DEGRADATION_CROSSED,
@@ -123,7 +120,6 @@ def _samples(published: Subject, prediction: Prediction, time_ns: int) -> Iterat
             yield Sample(FORECAST_VALUE, attributes, time_ns, value)
     if prediction.bounds or prediction.degradation is not None:
         yield Sample(FORECAST_TIME, _sorted(**base), time_ns, prediction.end_ns / NANOSECONDS_PER_SECOND)
-    yield from _anomaly(base, prediction, time_ns)
     yield from _degradation(base, prediction.degradation, time_ns)
 
 
@@ -143,16 +139,6 @@ def _degradation(base: Mapping[str, str], degradation: Degradation | None, time_
     for quantile, seconds in degradation.seconds.items():
         attributes = _sorted(**base, cause=degradation.cause, quantile=f"{quantile:g}")
         yield Sample(DEGRADATION_TIME, attributes, time_ns, seconds)
-
-
-def _anomaly(base: Mapping[str, str], prediction: Prediction, time_ns: int) -> Iterator[Sample]:
-    if prediction.anomaly is None:
-        return
-    yield Sample(ANOMALY_SCORE, _sorted(**base), time_ns, prediction.anomaly.score)
-    yield Sample(ANOMALY_DIRECTION, _sorted(**base), time_ns, prediction.anomaly.direction)
-    if prediction.expected is not None:
-        for bound, value in zip(BOUNDS, prediction.expected, strict=True):
-            yield Sample(ANOMALY_EXPECTED, _sorted(**base, bound=bound), time_ns, value)
 
 
 def _weight(prediction: Prediction) -> tuple[bool, bool, float]:

@@ -60,19 +60,6 @@ class Calibration:
         return calibrated
 
 
-def isotonic(values: Floats, weight: Floats) -> Floats:
-    """The closest sequence that does not descend, by weighted least squares: pool adjacent violators."""
-    pools: list[tuple[float, float, int]] = []
-    for value, mass in zip(values.tolist(), weight.tolist(), strict=True):
-        pool = (value, mass, 1)
-        while pools and pools[-1][0] > pool[0]:
-            before = pools.pop()
-            total = before[1] + pool[1]
-            pool = ((before[0] * before[1] + pool[0] * pool[1]) / total, total, before[2] + pool[2])
-        pools.append(pool)
-    return np.concatenate([np.full(size, value) for value, _, size in pools])
-
-
 @cache
 def shipped() -> Calibration:
     """The calibration that comes with the package; fitted by `python -m benchmarks.predictor.fitting.calibration`."""

@@ -26,12 +26,6 @@ def median(values: Floats, axis: int, *, lower: bool = False) -> Floats:
     return np.asarray(np.squeeze(np.where(known > 0, (low + high) / 2, np.nan), axis=axis))
 
 
-def mean(values: Floats, axis: int) -> Floats:
-    """Mean along an axis without NaN; NaN where every value is NaN."""
-    known = np.sum(~np.isnan(values), axis=axis)
-    return np.where(known > 0, np.nansum(values, axis=axis) / np.maximum(known, 1), np.nan)
-
-
 def scatter(deviations: Floats) -> float:
     """Standard deviation of the healthy part of deviations from 0; NaN without any.
 
@@ -82,23 +76,6 @@ def log_ratio(own: Floats, reference: Floats) -> Floats:
     """Logarithm of own by reference; NaN where either is missing or not positive."""
     usable = (own > 0) & (reference > 0)
     return np.log(np.where(usable, own, np.nan) / np.where(usable, reference, np.nan))
-
-
-def without_shared(excess: Floats, reference: Floats) -> Floats:
-    """Take out of each member's excess the part that the rest of its replica shares.
-
-    Members of one replica work on the same data; if all of them are slow at one step, the data were longer.
-
-    Args:
-        excess: Shape (groups, replicas), log ratios.
-        reference: The same, NaN for members that were found slow and say nothing about the data.
-
-    Returns:
-        The same shape. The shared part is the lower median of the replica's other members, at least 0, so that
-        a single slow member hides no second one.
-    """
-    shared = others_median(reference.T, lower=True).T
-    return excess - np.maximum(np.nan_to_num(shared, nan=0.0), 0.0)
 
 
 def _without_own(ranked: Floats, position: Ints, index: Ints) -> Floats:

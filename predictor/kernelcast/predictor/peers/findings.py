@@ -1,4 +1,4 @@
-"""Results of the comparison with peers, as values: slow workers, slow links and shares of uneven work."""
+"""Results of the comparison with peers, as values."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,15 +9,6 @@ class Basis(StrEnum):
 
     PEERS = "peers"
     OWN_PAST = "own_past"
-
-
-class Division(StrEnum):
-    """The main reason, other than slow workers, why steps take longer than an even division of work would."""
-
-    NONE = "none"
-    STAGE = "stage"
-    SEQUENCE = "sequence"
-    LINK = "link"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,39 +38,3 @@ class WorkerFinding:
     own_seconds: float
     reference_seconds: float
     peers: int
-
-
-@dataclass(frozen=True, slots=True)
-class LinkFinding:
-    """A link that is persistently slower than its peers while neither end computes slowly.
-
-    Attributes:
-        link: Index of the link.
-        ratio: Own transfer time by the peers' median, at the step of the finding.
-        step: The step at which the evidence sufficed.
-        own_seconds: Own transfer time.
-        peers_seconds: The peers' median transfer time.
-        cost_ratio: Excess of all transfers of the step by the step's compute time.
-    """
-
-    link: int
-    ratio: float
-    step: int
-    own_seconds: float
-    peers_seconds: float
-    cost_ratio: float
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Estimated prolongation of a step, as a ratio of the step with evenly divided work (0.1 = 10 % longer).
-
-    Attributes:
-        stage: By the groups' different work.
-        sequence: By work that changes between replicas from step to step.
-        link: By slow links.
-    """
-
-    stage: float
-    sequence: float
-    link: float

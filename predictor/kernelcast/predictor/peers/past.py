@@ -9,6 +9,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.peers.compare import median, others_median
+from kernelcast.predictor.peers.groups import PeerGroups
 
 FEWEST_STEPS: Final = 5
 """Steps that a worker's usual time needs."""
@@ -49,6 +50,12 @@ class OwnPast:
         self._recent[self._learnt[usable] % STEPS, usable] = (logs - shift)[usable]
         self._learnt += usable
         self._level = np.where(self._learnt >= FEWEST_STEPS, median(self._recent, axis=0), np.nan)
+
+
+def without_stage(groups: PeerGroups, raw: Floats, reference: Floats) -> Floats:
+    """Excess of the members without the part that their group shares: work that moved to one stage."""
+    common = others_median(groups.grid(reference), lower=True)
+    return raw - np.maximum(np.nan_to_num(groups.members(common), nan=0.0), 0.0)
 
 
 def _log(seconds: Floats) -> Floats:

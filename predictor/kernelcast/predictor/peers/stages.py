@@ -1,6 +1,5 @@
 """Hidden stages: members of one group that have had more, or less, work than the rest from their first step on.
 
-`WorkerTest` uses it for groups without replicas.
 Stages of a pipeline can launch the same kernels for different work. Members that differ from the rest of their group
 alike, in most of their first steps, are taken for a stage and are compared with their own past. A single member that
 was always slow is not: it may be a slow GPU.
@@ -54,7 +53,7 @@ class HiddenStages:
         if not self.members.any():
             return np.zeros(self._groups.size)
         change = np.where(self.members, ratios - level, np.nan)
-        layout = PeerGroups.unaligned(stages)
+        layout = PeerGroups.of(stages)
         others = others_median(layout.grid(np.where(active, np.nan, change)), lower=True)
         shared = np.nan_to_num(layout.members(others), nan=0.0)
         return np.where(self.members, level + np.maximum(shared, 0.0), 0.0)

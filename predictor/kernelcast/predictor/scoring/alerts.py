@@ -48,6 +48,11 @@ class AlertScores:
         self.gpu_days = 0.0
         self.dropped = 0
 
+    def give_up(self, series: Ints) -> None:
+        """Forget the open alerts of series; they have no outcome."""
+        gone = np.isin(self.open["series"], series)
+        self.open = {name: column[~gone] for name, column in self.open.items()}
+
     def settle(self, block: int, series: Ints, classes: Ints, beyond: Bools, firing: Bools, gpus: float) -> None:
         """Note the alerts of a block.
 
@@ -60,9 +65,6 @@ class AlertScores:
             gpus: GPUs that reported in the block.
         """
         self.gpu_days += gpus * self._block_seconds / DAY_SECONDS
-        # After the clocks of hosts were ahead and have been set back, such an alert has no outcome.
-        is_ahead = self.open["began"] - block > self._day_blocks
-        self.open = {name: column[~is_ahead] for name, column in self.open.items()}
         order = np.argsort(series)
         place = np.searchsorted(series, self.open["series"], sorter=order)
         place = order[np.minimum(place, len(series) - 1)] if len(series) else np.zeros(len(place), np.int64)

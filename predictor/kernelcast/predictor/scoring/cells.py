@@ -1,6 +1,5 @@
 """Sums by class of metric and horizon (a cell), from which `intervals` and `probabilities` make scores."""
 
-from collections.abc import Collection
 from typing import Any, Final
 
 import numpy as np
@@ -15,18 +14,14 @@ MOST_CLAIMS: Final = 10_000.0
 class Cells:
     """Named sums, each of shape (classes, horizons, ...); cells forget by halves."""
 
-    def __init__(
-        self, classes: int, horizons: int, sums: dict[str, tuple[int, ...]], *, lasting: Collection[str] = ()
-    ) -> None:
+    def __init__(self, classes: int, horizons: int, sums: dict[str, tuple[int, ...]]) -> None:
         """Begin at 0.
 
         Args:
             classes: Number of classes.
             horizons: Number of horizons.
             sums: Further axes of each sum, by name; `count` is added.
-            lasting: Sums that are never halved.
         """
-        self._lasting = frozenset(lasting)
         self.shape = (classes, horizons)
         self.sums: dict[str, Floats] = {
             name: np.zeros((classes, horizons, *axes)) for name, axes in {"count": (), **sums}.items()
@@ -42,9 +37,8 @@ class Cells:
     def forget(self) -> None:
         """Halve all sums of the cells with more than `MOST_CLAIMS` claims."""
         full = self.sums["count"] > MOST_CLAIMS
-        for name, sums in self.sums.items():
-            if name not in self._lasting:
-                sums[full] /= 2.0
+        for sums in self.sums.values():
+            sums[full] /= 2.0
 
 
 def ratio(part: Floats, whole: Floats) -> Floats:

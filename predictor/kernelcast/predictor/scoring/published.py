@@ -33,8 +33,8 @@ class Score:
 
 
 def scores(scoring: Scoring) -> list[Score]:
-    """All scores that have a value; the crossings of every class and horizon, from 0 on."""
-    return [*_cells(scoring), *_bins(scoring), *_calibration(scoring), *_alerts(scoring), *_abstentions(scoring)]
+    """All scores that have a value."""
+    return [*_cells(scoring), *_bins(scoring), *_alerts(scoring), *_abstentions(scoring)]
 
 
 def _cells(scoring: Scoring) -> Iterator[Score]:
@@ -59,16 +59,6 @@ def _bins(scoring: Scoring) -> Iterator[Score]:
         yield from _each(rows.RELIABILITY_CLAIMS, known, scoring, bin=name)
         yield from _each(rows.RELIABILITY_SAID, said[:, :, place], scoring, bin=name)
         yield from _each(rows.RELIABILITY_CAME, came[:, :, place], scoring, bin=name)
-
-
-def _calibration(scoring: Scoring) -> Iterator[Score]:
-    crossings = scoring.breaches.crossings
-    for number in range(len(CLASSES)):
-        for horizon in range(len(scoring.horizons_seconds)):
-            value = np.full(crossings.shape, np.nan)
-            value[number, horizon] = crossings[number, horizon]
-            origin = scoring.site.origin(number, horizon)
-            yield from _each(rows.CALIBRATION_CROSSINGS, value, scoring, origin=origin)
 
 
 def _alerts(scoring: Scoring) -> Iterator[Score]:

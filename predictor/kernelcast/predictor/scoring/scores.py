@@ -13,12 +13,11 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.scoring import stored
-from kernelcast.predictor.scoring.alerts import DAY_SECONDS, TOTALS, AlertScores
+from kernelcast.predictor.scoring.alerts import TOTALS, AlertScores
 from kernelcast.predictor.scoring.cells import Cells
 from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.intervals import IntervalScores
 from kernelcast.predictor.scoring.probabilities import BreachScores
-from kernelcast.predictor.scoring.site_calibration import RowCalibration, SiteCalibration, fit
 from kernelcast.predictor.scoring.widening import SAVED
 from kernelcast.wire.errors import WireError
 
@@ -53,7 +52,6 @@ class Scoring:
         breaches: Scores of breach probabilities.
         alerts: Scores of alerts.
         abstentions: Claims that were not made, by number of the class and reason (`Abstention`).
-        site: Calibration by this site's outcomes.
     """
 
     def __init__(self, horizons_seconds: Sequence[float], block_seconds: float) -> None:
@@ -68,25 +66,15 @@ class Scoring:
         horizons = len(self.horizons_seconds)
         leads = np.array([self._lead(each) for each in self.horizons_seconds.tolist()], np.int64)
         self.intervals = IntervalScores(self.horizons_seconds, leads)
-        self.breaches = BreachScores(horizons, max(round(DAY_SECONDS / block_seconds), 1))
+        self.breaches = BreachScores(horizons)
         self.alerts = AlertScores(block_seconds)
         self.abstentions: Counter[tuple[int, str]] = Counter()
-        self.site: SiteCalibration = fit(self.breaches.cells, self.horizons_seconds)
 
     @property
     def unscored(self) -> int:
         """Claims of this process that could not be scored: no value came, or too many were waiting."""
         dropped = self.intervals.pending.dropped + self.breaches.pending.dropped
         return self.intervals.unscored + self.breaches.unscored + dropped
-
-    def calibration(self, classes: Ints, *, scale: float = 1.0) -> RowCalibration:
-        """The calibration of series of some classes: the site's own where it has enough crossings.
-
-        Args:
-            classes: Shape (n,).
-            scale: Seconds of event time for each second of the detector; horizons are given in the detector's.
-        """
-        return RowCalibration(self.site, classes, scale)
 
     def published_quantiles(
         self, quantiles: Floats, classes: Ints, horizon_seconds: float, surprise: Floats | None = None
@@ -140,10 +128,8 @@ class Scoring:
             probability: Shape (n, h), as published; NaN while abstaining and while the limit is passed.
         """
         for horizon, seconds in enumerate(self.horizons_seconds.tolist()):
-            published = probability[:, horizon]
-            base = self.site.inverse(published, classes, horizon)
             due = block + self._lead(seconds)
-            self.breaches.claim(block, series, classes, horizon, due, published, base)
+            self.breaches.claim(block, series, classes, horizon, due, probability[:, horizon])
 
     def abstain(self, number: int, reason: str, count: int = 1) -> None:
         """Count claims that were not made.
@@ -181,15 +167,15 @@ class Scoring:
             gpus: GPUs that reported in the block and were not in an earlier call for it.
             span: Blocks since these series were settled last; more than 1 where a cycle takes longer than a block.
         """
-        crossings = self.breaches.cells["crossings"].sum()
         self.intervals.settle(block, series, values)
         self.breaches.settle(block, series, beyond, span)
         self.alerts.settle(block, series, classes, beyond, firing, gpus * span)
-        if self.breaches.cells["crossings"].sum() > crossings:
-            self.site = fit(self.breaches.cells, self.horizons_seconds)
 
     def give_up(self, series: Ints) -> None:
-        """Remove the claims of series whose clock was ahead and has been set back."""
+        """Remove the claims and alerts of series that have begun again."""
+        if not len(series):
+            return
+        self.alerts.give_up(series)
         for scores in (self.intervals, self.breaches):
             chosen = np.isin(scores.pending.ints("series"), series)
             if chosen.any():
@@ -229,7 +215,6 @@ class Scoring:
         self.intervals.widening.restore(saved.widening, same_blocks=saved.tables is not None)
         self.alerts.restore(saved.totals, saved.gpu_days)
         self.abstentions = Counter(saved.abstentions)
-        self.site = fit(self.breaches.cells, self.horizons_seconds)
 
     def _saved(self, meta: dict[str, Any], arrays: stored.Arrays) -> _Saved:
         if tuple(meta["classes"]) != CLASSES:
@@ -237,7 +222,7 @@ class Scoring:
         before = {float(horizon): number for number, horizon in enumerate(meta["horizons_seconds"])}
         kept = [(number, before[each]) for number, each in enumerate(self.horizons_seconds.tolist()) if each in before]
         tables = {name: stored.table(arrays, name, found) for name, found in self._tables().items()}
-        for name in ("interval_claims", "breach_claims", "crossed"):
+        for name in ("interval_claims", "breach_claims"):
             tables[name] = stored.renumbered(tables[name], kept)
         totals = {name.split("/")[1]: one for name, one in self.alerts.totals().items()}
         return _Saved(
@@ -259,14 +244,12 @@ class Scoring:
         return {
             "interval_claims": self.intervals.pending.columns,
             "breach_claims": self.breaches.pending.columns,
-            "crossed": self.breaches.crossed,
             "open_alerts": self.alerts.open,
         }
 
     def _restore(self, tables: dict[str, stored.Arrays]) -> None:
         self.intervals.pending.columns = tables["interval_claims"]
         self.breaches.pending.columns = tables["breach_claims"]
-        self.breaches.crossed = tables["crossed"]
         self.alerts.open = tables["open_alerts"]
 
     def _horizon(self, horizon_seconds: float) -> int:

@@ -72,16 +72,6 @@ class ChangePoints:
         self._block[rows, column] = np.maximum(blocks, before)
         self._number[rows, column + 1] = numbers
 
-    def turn_back(self, rows: Ints, blocks: Ints) -> None:
-        """Move later changes to a block of each row: the clock of its host was ahead and has been set back.
-
-        Args:
-            rows: Shape (n,), each at most once.
-            blocks: Shape (n,).
-        """
-        before = self._block[rows]
-        self._block[rows] = np.where(before == _NEVER, _NEVER, np.minimum(before, blocks[:, None]))
-
     def save(self, rows: Ints) -> NDArray[np.int32]:
         """The changes of rows as numbers, for `restore`."""
         return np.concatenate([self._block[rows], self._number[rows]], axis=1)

@@ -32,7 +32,6 @@ KEPT_HOURS: Final = 840
 """Five weeks."""
 BOTH_BLOCKS: Final = 24
 """Newest blocks of which both mean and median are kept."""
-NO_VERSION: Final = -1
 
 CHUNK_ROWS: Final = 2048
 """Rows per holding of the lock: some milliseconds each."""
@@ -78,7 +77,6 @@ class Histories:
         self._others = ValueRing(BOTH_BLOCKS)
         self._hours = ValueRing(KEPT_HOURS)
         self._processes = ChangePoints(0)
-        self._versions = ChangePoints(NO_VERSION)
         self._generation: Ints = np.zeros(0, np.int64)
         self._start_ns: Ints = np.zeros(0, np.int64)
         self._averaged: Bools = np.zeros(0, np.bool_)
@@ -98,7 +96,6 @@ class Histories:
         """Further numbers of each row, by the names under which they are saved: how to read and how to restore them."""
         return {
             "processes": (self._processes.save, self._processes.restore),
-            "versions": (self._versions.save, self._versions.restore),
             "start_ns": (lambda rows: self._start_ns[rows], self._restore_start),
         }
 
@@ -113,7 +110,7 @@ class Histories:
     def newest_block(self, rows: Ints) -> int:
         """The newest block that nearly all current rows have; EMPTY where no row has one.
 
-        A host whose clock is ahead does not move it, nor do rows that ended long ago.
+        Rows that ended long ago do not move it.
         """
         with self._lock:
             self._grow(rows)
@@ -199,25 +196,6 @@ class Histories:
             self._grow(rows)
             return self._processes.latest(rows)
 
-    def versions(self, rows: Ints, newest: int) -> Ints:
-        """Number of the code version at the end of each block, shape (n, KEPT_BLOCKS); NO_VERSION where unknown."""
-        with self._lock:
-            self._grow(rows)
-            return self._versions.expand(rows, newest, KEPT_BLOCKS)
-
-    def put_versions(self, rows: Ints, time_ns: Ints, versions: Ints) -> None:
-        """Record code versions.
-
-        Args:
-            rows: Shape (n,), each at most once.
-            time_ns: Shape (n,), since when.
-            versions: Shape (n,), numbers of the versions; the caller assigns them.
-        """
-        for part, since_ns, numbers in zip(self._chunks(rows), _split(time_ns), _split(versions), strict=True):
-            with self._lock:
-                self._replace_reused(part)
-                self._versions.put(part, since_ns // self.block_ns, numbers)
-
     def clear(self, rows: Ints) -> None:
         """Empty rows."""
         for part in self._chunks(rows):
@@ -230,7 +208,6 @@ class Histories:
             rows = rows[self._windows.newest[rows] != EMPTY]
             # The last block that ended before the newest interval, by the row's own time.
             ended = self._windows.newest[rows] // self.block_intervals - 1
-            self._turn_back(rows, ended)
             self._count_processes(rows)
             steps = np.minimum(ended - self._blocks.newest[rows], self._window_blocks)
             for chosen, count in _by_steps(steps):
@@ -259,22 +236,6 @@ class Histories:
         blocks = self._blocks.read(rows, (ended + 1) * width - 1, count * width)
         mean, median = condense(blocks, width)
         self._hours.append(rows, ended, np.where(self._averaged[rows][:, None], mean, median).astype(np.float32))
-
-    def _turn_back(self, rows: Ints, ended: Ints) -> None:
-        """Remove blocks after the newest interval: the clock of the row's host was ahead and has been set back."""
-        back = np.flatnonzero(ended < self._blocks.newest[rows])
-        if not len(back):
-            return
-        rows, ended, count, width = rows[back], ended[back], self._window_blocks, self.block_intervals
-        intervals = self._windows.read(rows, (ended + 1) * width - 1, count * width)
-        known: Bools = np.isfinite(intervals.reshape(len(rows), count, width)).sum(axis=2) > 0
-        # The window was emptied then: its first values are the first after the correction.
-        last = ended - count + np.where(known.any(axis=1), np.argmax(known, axis=1), count)
-        self._blocks.cut(rows, last)
-        self._others.cut(rows, last)
-        self._hours.cut(rows, self._ended_hour(last))
-        for changes in (self._processes, self._versions):
-            changes.turn_back(rows, last + 1)
 
     def _count_processes(self, rows: Ints) -> None:
         start_ns = self._windows.totals.start_ns[rows]
@@ -312,7 +273,7 @@ class Histories:
         ]
 
     def _clear(self, rows: Ints) -> None:
-        for part in (self._blocks, self._others, self._hours, self._processes, self._versions):
+        for part in (self._blocks, self._others, self._hours, self._processes):
             part.clear(rows)
         self._start_ns[rows] = 0
 
@@ -329,7 +290,7 @@ class Histories:
         if size <= before:
             return
         capacity = max(size, min(2 * before, before + CHUNK_ROWS))
-        for part in (self._blocks, self._others, self._hours, self._processes, self._versions):
+        for part in (self._blocks, self._others, self._hours, self._processes):
             part.grow(capacity)
         more = np.zeros(capacity - before, np.int64)
         self._generation = np.concatenate([self._generation, more])

@@ -95,11 +95,6 @@ class ValueRing:
         self._values[rows[at], numbers[at, column] % self.length] = values[at, column]
         self.newest[rows] = np.maximum(newest, last)
 
-    def cut(self, rows: Ints, last: Ints) -> None:
-        """Remove the spans after `last`, as when a clock was set back; shape (n,) each."""
-        self._blank(rows, last + 1, np.where(self.newest[rows] == EMPTY, 0, self.newest[rows] - last))
-        self.newest[rows] = np.minimum(self.newest[rows], last)
-
     def _skip(self, rows: Ints, count: Ints) -> None:
         self._blank(rows, self.newest[rows] + 1, count)
 

@@ -89,8 +89,7 @@ class Windows:
         self._rows[subject] = row
         self._subjects[row] = subject
         self.owner[row] = owner
-        self.generation[row] += 1
-        self._clear(np.array([row]))
+        self._begin_again(np.array([row]))
         return row
 
     def rename(self, before: Subject, after: Subject) -> int | None:
@@ -271,8 +270,8 @@ class Windows:
         span_ns = self.points * self.interval_ns
         turned_back = (time_ns > 0) & (time_ns < self.last_ns[rows] - span_ns)
         if turned_back.any():
-            # The clock of the series' host was ahead and has been set back: its earlier points are discarded.
-            self._clear(rows[turned_back])
+            # Clocks were set right, that of this machine among them: what was written before is of another time.
+            self._begin_again(rows[turned_back])
         newer: NDArray[np.bool_] = time_ns > self.last_ns[rows]
         self.touched[rows[newer]] = now_seconds
         return newer
@@ -293,7 +292,9 @@ class Windows:
         self.newest[rows] = bins
         self.last_ns[rows] = time_ns
 
-    def _clear(self, rows: Ints) -> None:
+    def _begin_again(self, rows: Ints) -> None:
+        """Let rows begin as new series."""
+        self.generation[rows] += 1
         self._ring[rows] = np.nan
         self.newest[rows] = EMPTY
         self.last_ns[rows] = 0

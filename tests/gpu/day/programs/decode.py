@@ -3,9 +3,8 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
-from tests.gpu.day.names import CUPTI, CUPTI_GRAPHS_WHOLE
+from tests.gpu.day.names import CUPTI
 from tests.gpu.day.programs.kernels import answer
 from tests.gpu.day.programs.records import Switch
 from tests.gpu.day.programs.turns import OFF, Ticker, by_turns, summary
@@ -52,21 +51,18 @@ class Decode:
 
 
 def turns(seconds: float) -> None:
-    """Throughput without records, with one for each kernel, and with one for each graph; device memory."""
+    """Throughput without records and with one for each kernel; device memory."""
     decode = Decode()
     decode.section(_nothing)
     before = decode.used_bytes()
-    every, whole = Switch(CUPTI), Switch(CUPTI_GRAPHS_WHOLE)
-    ways: dict[str, Switch | None] = {OFF: None, "every": every, "whole": whole}
-    times = by_turns(ways, decode.section, seconds)
-    counted: dict[str, Any] = {}
-    for name, switch in (("every", every), ("whole", whole)):
-        records = switch.records()
-        counted[name] = {"launches": records.launches(), "lost": records.lost, "names": len(records.kernels)}
+    every = Switch(CUPTI)
+    times = by_turns({OFF: None, "every": every}, decode.section, seconds)
+    records = every.records()
     answer(
         **summary(times),
         kernels_per_second={name: [round(1 / each) for each in values] for name, values in times.items()},
-        counted=counted,
+        launches=records.launches(),
+        lost=records.lost,
         device_bytes=decode.used_bytes() - before,
     )
 

@@ -22,22 +22,14 @@ def training(report: StepReport) -> None:
 
 
 def decode(report: StepReport) -> None:
-    """A decode loop without records, with one for each kernel and with one for each graph, by turns."""
+    """A decode loop without records and with one for each kernel, by turns."""
     found = program("decode", "turns", DECODE_SECONDS, seconds=90)
     report.figures(**found)
-    counted, ratios, rates = found["counted"], found["cost_ratio"], found["median"]
-    report.check("kernels were recorded", counted["every"]["launches"] > 0)
-    report.check("no record was lost", counted["every"]["lost"] == 0)
-    off, every, whole = (1 / rates[way] for way in ("off", "every", "whole"))
+    ratios, rates = found["cost_ratio"], found["median"]
+    report.check("kernels were recorded", found["launches"] > 0)
+    report.check("no record was lost", found["lost"] == 0)
+    off, every = (1 / rates[way] for way in ("off", "every"))
     report.measured(
         "Cost of a record for every kernel: a decode loop of graphs of 300 kernels",
         f"{off:,.0f} → {every:,.0f} kernels/s, {ratios['every']:.2f} of its time",
     )
-    # Versions without the setting record each kernel in both ways.
-    has_whole = counted["whole"]["launches"] * 10 < counted["every"]["launches"]
-    report.figures(graphs_whole_is_known=has_whole)
-    if has_whole:
-        report.measured(
-            "Cost of a record for every graph: the same loop",
-            f"{off:,.0f} → {whole:,.0f} kernels/s, {ratios['whole']:.2f} of its time",
-        )

@@ -22,7 +22,7 @@ COMMANDS = (
     "lscpu",
     "cat /proc/driver/nvidia/version /proc/driver/nvidia/params",
 )
-COMMAND_SECONDS = 10.0
+COMMAND_SECONDS = 20.0
 
 
 def environment(report: StepReport) -> None:

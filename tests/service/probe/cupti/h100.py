@@ -29,14 +29,15 @@ class Truth:
     spans: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
 
     def state_ns(self) -> tuple[int, ...]:
-        """Time in each state: compute, collective, copy, overlap, idle."""
+        """Time in each state: compute, collective, copy, overlap, idle, unknown."""
         every = [one for spans in self.spans.values() for one in spans]
         begin, end = min(start for start, _ in every), max(start + length for start, length in every)
         kinds = []
         for kind in (COMPUTE, COPY):
             columns = np.array(self.spans[kind], dtype=np.int64).reshape(-1, 2).T
             kinds.append((kind, EventSpans(columns[0], columns[1], np.zeros(columns.shape[1], dtype=np.int64))))
-        return tuple(time_ns for _, time_ns in Occupation(tuple(kinds), start_ns=begin, end_ns=end).until(end))
+        known = Occupation(tuple(kinds), start_ns=begin, end_ns=end).until(end)
+        return (*(time_ns for _, time_ns in known), 0)
 
 
 @dataclass

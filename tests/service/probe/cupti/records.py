@@ -12,12 +12,12 @@ import numpy as np
 
 from kernelcast.exporter.replay.trace import Trace
 
-MEMCPY, MEMSET, KERNEL, MEMCPY2, SYNC, OVERHEAD, GRAPH = 1, 2, 10, 22, 38, 17, 51
+MEMCPY, MEMSET, KERNEL, MEMCPY2, SYNC, OVERHEAD = 1, 2, 10, 22, 38, 17
 LENGTHS = {
-    "12.1": {KERNEL: 208, MEMCPY: 88, MEMCPY2: 96, MEMSET: 88, SYNC: 40, OVERHEAD: 56, GRAPH: 48},
-    "13.0": {KERNEL: 216, MEMCPY: 96, MEMCPY2: 96, MEMSET: 88, SYNC: 56, OVERHEAD: 56, GRAPH: 56},
-    "12.9": {KERNEL: 208, MEMCPY: 96, MEMCPY2: 96, MEMSET: 88, SYNC: 56, OVERHEAD: 56, GRAPH: 56},
-    "13.5": {KERNEL: 248, MEMCPY: 112, MEMCPY2: 96, MEMSET: 104, SYNC: 56, OVERHEAD: 56, GRAPH: 56},
+    "12.1": {KERNEL: 208, MEMCPY: 88, MEMCPY2: 96, MEMSET: 88, SYNC: 40, OVERHEAD: 56},
+    "13.0": {KERNEL: 216, MEMCPY: 96, MEMCPY2: 96, MEMSET: 88, SYNC: 56, OVERHEAD: 56},
+    "12.9": {KERNEL: 208, MEMCPY: 96, MEMCPY2: 96, MEMSET: 88, SYNC: 56, OVERHEAD: 56},
+    "13.5": {KERNEL: 248, MEMCPY: 112, MEMCPY2: 96, MEMSET: 104, SYNC: 56, OVERHEAD: 56},
 }
 VERSIONS = {"12.1": 18, "12.9": 28, "13.0": 130_001, "13.5": 130_500}
 """CUPTI_API_VERSION of the headers; from CUDA 13 on, updates of one version differ in the last two digits."""
@@ -86,10 +86,6 @@ class Packer:
 
     def sync(self, kind: int, start_ns: int, end_ns: int, *, context: int = 1) -> bytes:
         return self._padded(SYNC, struct.pack("<IIQQIIII", SYNC, kind, start_ns, end_ns, 99, context, 7, 0))
-
-    def graph(self, start_ns: int, end_ns: int, *, device: int = 0, context: int = 1, graph: int = 5) -> bytes:
-        """A CUDA graph that is recorded as a whole."""
-        return self._padded(GRAPH, struct.pack("<IIQQIIIIQ", GRAPH, 99, start_ns, end_ns, device, graph, context, 7, 0))
 
     def other(self) -> bytes:
         """A record of a kind that was not requested."""

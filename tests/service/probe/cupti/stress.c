@@ -19,7 +19,7 @@
 enum { LAUNCHERS = 4, RECORD_BYTES = 256, NAMES = 6000, NAME_ADDRESS = KERNEL_NAME };
 
 static const uint32_t kinds[] = {KIND_KERNEL, KIND_CONCURRENT_KERNEL, KIND_MEMCPY, KIND_MEMCPY2, KIND_MEMSET,
-                                 KIND_SYNCHRONIZATION, KIND_GRAPH_TRACE, 99};
+                                 KIND_SYNCHRONIZATION, 99};
 static char names[NAMES][32];
 static int64_t bounds_ns[KC_BOUNDS];
 static atomic_int stopping;
@@ -64,14 +64,14 @@ static void write_record(uint8_t *record, uint64_t *state)
     }
     uint64_t choice = random_of(state), name = 0;
     memcpy(record, &kinds[choice % (sizeof kinds / sizeof kinds[0])], sizeof kinds[0]);
-    int is_wait = record[0] == KIND_SYNCHRONIZATION, is_graph = record[0] == KIND_GRAPH_TRACE;
+    int is_wait = record[0] == KIND_SYNCHRONIZATION;
     uint32_t device = (uint32_t)(random_of(state) % (choice & 512 ? 100 : 2));
     if (choice & 63) {
         times[0] = now_ns() - random_of(state) % 1000000;
         times[1] = times[0] + random_of(state) % 1000000;
-        memcpy(record + (is_wait || is_graph ? SYNC_START : KERNEL_START), times, sizeof times);
+        memcpy(record + (is_wait ? SYNC_START : KERNEL_START), times, sizeof times);
     }
-    int device_at = is_graph ? GRAPH_DEVICE : COPY_DEVICE;
+    int device_at = COPY_DEVICE;
     if (record[0] == KIND_KERNEL || record[0] == KIND_CONCURRENT_KERNEL)
         device_at = KERNEL_DEVICE;
     if (!is_wait)

@@ -50,7 +50,7 @@ def test_a_record_with_an_impossible_time_is_counted_untimed_and_the_device_cont
     drain = drained(decoder, now_ns + SECOND_NS, final=True)
     kernels = {drain.names.get(row.name): row for row in drain.kernels}
     (device,) = drain.devices
-    assert device.state_ns == (100 * 5 * MILLISECOND_NS, 0, 0, 0, 99 * 5 * MILLISECOND_NS)
+    assert device.state_ns == (100 * 5 * MILLISECOND_NS, 0, 0, 0, 99 * 5 * MILLISECOND_NS, 0)
     assert (device.late, drain.counts.untimed) == (0, 4)
     assert (kernels["wild"].launches, kernels["wild"].durations.count, kernels["wild"].queue_delays) == (1, 0, 0)
     assert (device.copies[1][2], device.memsets, device.syncs[3]) == ((1, 64, 0), (1, 32, 0), (1, 0, 0))
@@ -91,4 +91,4 @@ def test_a_clock_that_is_set_back_by_an_hour_costs_no_time_of_the_device(
     double.bring([packer.kernel("k", back_ns + SECOND_NS, back_ns + SECOND_NS + 300)])
     after = drained(decoder, back_ns + 2 * SECOND_NS, final=True)
     assert (before.counts.untimed, after.counts.untimed, after.devices[0].late) == (0, 0, 0)
-    assert after.devices[0].state_ns == (300, 0, 0, 0, 0)
+    assert after.devices[0].state_ns == (300, 0, 0, 0, 0, 0)

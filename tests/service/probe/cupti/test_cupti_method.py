@@ -15,7 +15,7 @@ from tests.support.waiting import wait_for
 
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti import method as method_used
-from kernelcast.probe.cupti.library import GRAPH_TRACE, KINDS, Cupti
+from kernelcast.probe.cupti.library import KINDS, Cupti
 from kernelcast.probe.cupti.method import (
     ACTIVE,
     BACKED_OFF,
@@ -97,6 +97,16 @@ def test_it_asks_for_kernels_copies_fills_and_waits_and_stops_asking(stage: Stag
     stage.method_used.stop()
 
 
+@pytest.mark.parametrize(("reason", "said"), [("", (ACTIVE, "")), ("no memory", (OFF, "no memory"))])
+def test_a_program_that_ends_was_measured_and_one_whose_measuring_ends_is_not(
+    stage: Stage, reason: str, said: tuple[str, str]
+) -> None:
+    stage.method_used.start()
+    stage.method_used.stop(reason)
+    assert stage.recorder.current is not None
+    assert (stage.recorder.current.state, stage.recorder.current.reason) == said
+
+
 def test_each_tick_collects_complete_buffers_and_passes_them_on(stage: Stage) -> None:
     stage.method_used.start()
     stage.launch(3)
@@ -155,7 +165,7 @@ def test_a_kernel_is_reported_with_all_that_is_known_of_its_launch(stage: Stage)
 
 def test_limits_that_the_program_passes_are_named_in_the_states_reason(stage: Stage) -> None:
     stage.method_used.start()
-    kernels = [stage.packer.kernel(f"k{at}", START_NS, START_NS + 1) for at in range(4_093)]
+    kernels = [stage.packer.kernel(f"k{at}", START_NS, START_NS + 1) for at in range(4_094)]
     for begin in (0, 2_000, 4_000):
         stage.double.bring(kernels[begin : begin + 2_000])
         stage.method_used.tick()
@@ -208,20 +218,6 @@ def test_copies_fills_waits_gaps_and_states_reach_the_recorder(stage: Stage) -> 
     assert dict(counters.device_time) == {"copy": 41, "idle": 19}
     assert counters.launch_gaps is not None
     assert (counters.launch_gaps.count, counters.launch_gaps.sum_ns) == (2, 19)
-
-
-def test_graphs_as_a_whole_are_shown_as_one_kernel_whatever_their_numbers(stage: Stage) -> None:
-    stage.method_used.start()
-    stage.double.library.cuptiActivityEnable(ctypes.c_int(GRAPH_TRACE))
-    packer = stage.packer
-    graphs = [packer.graph(START_NS + 10 * at, START_NS + 10 * at + 4, graph=at) for at in range(50)]
-    stage.double.bring([*graphs, packer.kernel("k", START_NS + 1_000, START_NS + 1_007)])
-    stage.method_used.stop()
-    cells = {cell.signature: stage.recorder.take(cell) for cell in stage.recorder.cells(0)}
-    assert set(cells) == {"cuda graph (whole)", "k"}
-    whole = cells["cuda graph (whole)"]
-    assert (whole.launches, whole.graph_launches, whole.durations.sum_ns) == (50, 50, 200)
-    assert dict(stage.recorder.counters(0, dropped_frames=0).device_time)["compute"] == 207
 
 
 def test_records_that_are_lost_are_counted(stage: Stage) -> None:

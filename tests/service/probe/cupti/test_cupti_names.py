@@ -11,7 +11,6 @@ from kernelcast.probe.cupti.native import (
     NO_NAME,
     NO_NAME_COLLECTIVE,
     STATES,
-    WHOLE_GRAPH,
     ActivityDecoder,
     Drain,
     NativeSettings,
@@ -21,7 +20,7 @@ from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES
 
 NAMES = 4_096
 ROOMY = NativeSettings(SMALL.buffer_bytes, buffers=256)
-RESERVED = {NO_NAME, NO_NAME_COLLECTIVE, WHOLE_GRAPH}
+RESERVED = {NO_NAME, NO_NAME_COLLECTIVE}
 
 
 def launches(packer: Packer, names: Iterable[str]) -> list[bytes]:

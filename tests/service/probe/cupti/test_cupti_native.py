@@ -19,7 +19,7 @@ from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, Occ
 from kernelcast.exporter.replay.trace import EventSpans
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.library import Cupti, CuptiError, open_cupti
-from kernelcast.probe.cupti.native import STATES, WHOLE_GRAPH, ActivityDecoder, Drain, NativeError, NativeSettings
+from kernelcast.probe.cupti.native import STATES, ActivityDecoder, Drain, NativeError, NativeSettings
 from kernelcast.wire.histogram import LOWEST_BUCKET, WHOLE_BOUNDS_NS, DurationTotals, bucket_index
 
 
@@ -93,7 +93,8 @@ def expected_states(intervals: list[tuple[str, int, int]]) -> tuple[int, ...]:
         kinds.append((kind, EventSpans(columns[0], columns[1], np.zeros(len(chosen), dtype=np.int64))))
     begin = min(start for _, start, _ in intervals)
     end = max(start + length for _, start, length in intervals)
-    return tuple(time_ns for _, time_ns in Occupation(tuple(kinds), start_ns=begin, end_ns=end).until(end))
+    known = Occupation(tuple(kinds), start_ns=begin, end_ns=end).until(end)
+    return (*(time_ns for _, time_ns in known), 0)  # nothing is unknown between two activities
 
 
 def test_time_within_the_window_waits_for_what_comes_late(decoder: ActivityDecoder, double: Double) -> None:
@@ -103,22 +104,35 @@ def test_time_within_the_window_waits_for_what_comes_late(decoder: ActivityDecod
     assert sum(drained(decoder, final=False).devices[0].state_ns) == 0
     double.bring([packer.kernel("b", START_NS, START_NS + 100)])
     (first,) = drained(decoder, final=False).devices
-    assert (first.state_ns, first.late) == ((100, 0, 0, 0, 4_900), 0)
+    assert (first.state_ns, first.late) == ((100, 0, 0, 0, 4_900, 0), 0)
     double.bring([packer.kernel("c", START_NS + 4_000, START_NS + 5_500)])
     (second,) = drained(decoder).devices
-    assert (second.state_ns, second.late) == ((1_000, 0, 0, 0, 0), 1), "what began before the window is cut off"
+    assert (second.state_ns, second.late) == ((1_000, 0, 0, 0, 0, 0), 1), "what began before the window is cut off"
 
 
-def test_a_quiet_device_counts_as_idle_after_a_while(decoder: ActivityDecoder, double: Double) -> None:
+def test_time_without_records_is_unknown_after_a_while_and_idle_before_a_record(
+    decoder: ActivityDecoder, double: Double
+) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(SMALL.buffer_bytes, SMALL.buffers, window_ns=1_000, quiet_ns=10_000))
     double.bring([packer.kernel("a", START_NS, START_NS + 500)])
     assert decoder.settle(5_000)
     (device,) = decoder.drain(START_NS + 30_000).devices
-    assert device.state_ns == (500, 0, 0, 0, 19_500)
+    assert device.state_ns == (500, 0, 0, 0, 0, 19_500)
     double.bring([packer.kernel("a", START_NS + 40_000, START_NS + 40_500)])
     (device,) = drained(decoder).devices
-    assert (device.state_ns, device.gaps.sum_ns) == ((500, 0, 0, 0, 20_000), 39_500)
+    assert (device.state_ns, device.gaps.sum_ns) == ((500, 0, 0, 0, 20_000, 0), 39_500)
+
+
+def test_a_kernel_that_runs_for_long_has_been_unknown_and_never_idle(decoder: ActivityDecoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder, NativeSettings(SMALL.buffer_bytes, SMALL.buffers, window_ns=1_000, quiet_ns=10_000))
+    double.bring([packer.kernel("a", START_NS, START_NS + 500)])
+    assert decoder.settle(5_000)
+    (before,) = decoder.drain(START_NS + 30_000).devices
+    double.bring([packer.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", START_NS + 600, START_NS + 40_000)])
+    (after,) = drained(decoder).devices
+    assert (before.state_ns, after.state_ns) == ((500, 0, 0, 0, 0, 19_500), (0, 20_000, 0, 0, 0, 0))
 
 
 def test_device_time_restarts_after_a_last_drain(decoder: ActivityDecoder, double: Double) -> None:
@@ -128,7 +142,7 @@ def test_device_time_restarts_after_a_last_drain(decoder: ActivityDecoder, doubl
     drained(decoder)
     double.bring([packer.kernel("a", START_NS + 10**12, START_NS + 10**12 + 700)])
     (device,) = drained(decoder).devices
-    assert (device.state_ns, device.gaps.count) == ((700, 0, 0, 0, 0), 0)
+    assert (device.state_ns, device.gaps.count) == ((700, 0, 0, 0, 0, 0), 0)
 
 
 def test_more_activities_than_the_decoder_keeps_are_summed_up_early(decoder: ActivityDecoder, double: Double) -> None:
@@ -140,7 +154,7 @@ def test_more_activities_than_the_decoder_keeps_are_summed_up_early(decoder: Act
         )
         assert decoder.settle(5_000)
     (device,) = drained(decoder).devices
-    assert device.state_ns == (0, 0, count * 4, 0, (count - 1) * 6)
+    assert device.state_ns == (0, 0, count * 4, 0, (count - 1) * 6, 0)
     assert (device.memsets.operations, device.memsets.bytes, device.late) == (count, count, 0)
 
 
@@ -171,45 +185,13 @@ def test_fields_are_found_in_records_of_every_known_version(
     versioned.bring([kernel, *copies, packer.sync(3, START_NS, START_NS + 40, context=9), packer.other(), kernel])
     drain = drained(decoder)
     (row,) = drain.kernels
-    assert row[:6] == (3, 3, 2, 2, 2, 400)
+    assert row[:6] == (3, 2, 2, 2, 2, 400)
     assert row.variants == [(255, (5, 6, 7), (8, 9, 2), 48, 4096, 16, 2, 2, 1_000, 500_000)]
     (device,) = drain.devices
     assert (device.device, device.copies[2][1], device.copies[10][0]) == (3, (1, 1_000, 10), (1, 2_000, 20))
     assert device.syncs[3] == (1, 0, 40)
-    assert drain.names == {0: "", 1: "", 2: "", 3: "k"}
+    assert drain.names == {0: "", 1: "", 2: "k"}
     assert (drain.counts.records, drain.counts.other_kinds, drain.counts.malformed) == (5, 1, 0)
-
-
-@pytest.mark.parametrize("version", LENGTHS)
-def test_a_graph_recorded_as_a_whole_is_one_launch_apart_from_kernels(
-    version: str, decoder: ActivityDecoder, double: Double
-) -> None:
-    packer = Packer(version)
-    versioned = Double(double.path, version)
-    versioned.connect(decoder)
-    kernel = packer.kernel("k", START_NS, START_NS + 10, device=1, context=4)
-    graphs = [packer.graph(START_NS + 20 * at, START_NS + 20 * at + 15, device=1, context=4) for at in range(1, 4)]
-    versioned.bring([kernel, *graphs, packer.graph(0, 0, device=1, context=4, graph=6), kernel])
-    drain = drained(decoder)
-    rows = {row.name: row for row in drain.kernels}
-    whole = rows[WHOLE_GRAPH]
-    assert (whole.device, whole.launches, whole.graph_launches, whole.variants) == (1, 4, 4, [])
-    assert (whole.durations.count, whole.durations.sum_ns) == (3, 45)
-    assert rows[3].launches == 2
-    (device,) = drain.devices
-    assert (device.state_ns, drain.counts.untimed) == ((55, 0, 0, 0, 20), 1)
-    assert (drain.counts.records, drain.counts.other_kinds, drain.counts.malformed) == (6, 0, 0)
-
-
-def test_a_graph_that_begins_on_the_host_counts_for_the_programs_device(
-    decoder: ActivityDecoder, double: Double
-) -> None:
-    packer, host = Packer(), 2**31 - 1
-    double.connect(decoder)
-    kernel = packer.kernel("k", START_NS, START_NS, device=2, context=4)
-    double.bring([kernel, packer.graph(START_NS, START_NS + 5, device=host, context=host)])
-    rows = {row.name: row for row in drained(decoder).kernels}
-    assert (rows[WHOLE_GRAPH].device, rows[WHOLE_GRAPH].launches) == (2, 1)
 
 
 def test_submission_time_is_used_where_queueing_was_not_timed(decoder: ActivityDecoder, double: Double) -> None:
@@ -496,16 +478,15 @@ def test_nvidias_own_walk_goes_over_our_records(
     Double(double.path, written).connect(decoder, next_record=real.next_record)
     one = [packer.kernel("k", START_NS, START_NS + 5), packer.copy(1, 8, START_NS, START_NS + 3)]
     one += [packer.fill(4, START_NS, START_NS + 2), packer.sync(3, START_NS, START_NS + 9)]
-    one += [packer.copy(10, 16, START_NS, START_NS + 4, record=22), packer.graph(START_NS, START_NS + 6)]
+    one += [packer.copy(10, 16, START_NS, START_NS + 4, record=22)]
     double.bring(one * 100)
     drain = drained(decoder)
     kernels = {row.name: row for row in drain.kernels}
     (device,) = drain.devices
-    assert (kernels[3].launches, kernels[3].durations.sum_ns) == (100, 500)
-    assert (kernels[WHOLE_GRAPH].launches, kernels[WHOLE_GRAPH].durations.sum_ns) == (100, 600)
+    assert (kernels[2].launches, kernels[2].durations.sum_ns) == (100, 500)
     assert (device.copies[1][2], device.copies[10][2]) == ((100, 800, 300), (100, 1_600, 400))
     assert (device.memsets, device.syncs[3]) == ((100, 400, 200), (100, 0, 900))
-    assert (drain.counts.records, drain.counts.malformed, drain.counts.unread) == (600, 0, 0)
+    assert (drain.counts.records, drain.counts.malformed, drain.counts.unread) == (500, 0, 0)
 
 
 def installed_cupti() -> Cupti:

@@ -161,7 +161,7 @@ def main() -> None:
     plain()
     found: dict[str, Any] = {"cached": cached_calls()}
     for name, function in LOOPS.items():
-        before = progress.steps, progress.items, progress.compilations, progress.compile_ns, progress.phase_ns.copy()
+        before = progress.steps, progress.items, progress.compilations, progress.compile_ns, list(progress.phase_ns)
         began_ns = perf_counter_ns()
         made = function()
         took_ns = perf_counter_ns() - began_ns

@@ -139,7 +139,7 @@ def main() -> None:
             progress.steps,
             progress.items,
             progress.compilations,
-            progress.phase_ns.copy(),
+            list(progress.phase_ns),
         )
         made = function()
         grown = zip(PHASES, progress.phase_ns, phases, strict=True)

@@ -104,7 +104,7 @@ def uncompared() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("started", ["early", "late"])
+@pytest.mark.parametrize("started", ["early", "late", "timed"])
 def test_programs_are_compiled_as_without_the_probe_and_their_steps_are_counted(
     started: str, uncompared: dict[str, Any]
 ) -> None:
@@ -113,7 +113,7 @@ def test_programs_are_compiled_as_without_the_probe_and_their_steps_are_counted(
         assert found[name]["compiler"] == without["compiler"], name
         assert found[name]["losses"] == without["losses"], name
         assert (found[name]["steps"], found[name]["compilations"] > 0) == (6, True), name
-    assert {"model", "optimizer", "function", "whole", "gradients", "evaluation"} == found.keys()
+    assert {"model", "optimizer", "function", "whole", "gradients", "evaluation", "loader"} == found.keys()
 
 
 def test_types_signatures_tracebacks_and_results_are_those_without_the_probe() -> None:

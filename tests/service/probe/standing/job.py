@@ -1,6 +1,6 @@
-"""One rank of a data-parallel job with a fault: `python job.py FAULT FOLDER`, rank and peers by torchrun's variables.
+"""One rank of a data-parallel job with a fault: `python job.py FAULT FOLDER [STEP]`, with torchrun's variables.
 
-It trains until it is killed. From step `AT` on, rank 2 does what the fault says; with `healthy` it takes
+It trains until it is killed. From the step on, by default 20, rank 2 does what the fault says; with `healthy` it takes
 `LONG_SECONDS` each for an evaluation, a checkpoint and a compilation from step `LATER` on, while its peers wait.
 """
 
@@ -21,7 +21,7 @@ from kernelcast import probe
 
 FAULT, FOLDER = sys.argv[1], Path(sys.argv[2])
 RANK: Final = int(os.environ["RANK"])
-AT: Final = 20
+AT: Final = int(sys.argv[3]) if len(sys.argv) > 3 else 20
 LATER: Final = 600
 """Once the exporter knows the program's gaps."""
 FOR_EVER: Final = 3600.0

@@ -1,11 +1,13 @@
 """Jobs of four ranks with PyTorch that stand still: told in time, with the rank that holds them up."""
 
+import itertools
 import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,9 +31,24 @@ TOLD_WITHIN_SECONDS: Final = 15
 """After the limit."""
 DIFFERS, TOGETHER = "KernelcastJobStandsStill", "KernelcastJobStandsStillInOnePhase"
 ENDED, SLOW = "KernelcastRankEnded", "KernelcastRankSlow"
+KNOWN_STEPS: Final = 1_500
+"""Once the exporter knows the gaps of the job, whose steps take 0.02 s at least and whose reports come each 0.2 s."""
 RUNS: Final = 20
 """Of each fault in the nightly run."""
 NETWORK: Final = Path(__file__).parent / "network.sh"
+HEALTHY_PROGRAM: Final = Path(__file__).parent / "healthy.py"
+HEALTHY: Final = (
+    "evaluation",
+    "checkpoint",
+    "compilation",
+    "notebook",
+    "epoch",
+    "accumulation",
+    "person",
+    "steps",
+)
+"""What its programs do."""
+PROGRAMS: Final = 20
 FAULTS: Final = {
     "stopped": "stopped",
     "asleep": "forward",
@@ -47,13 +64,16 @@ FAULTS: Final = {
 class Watched:
     """An exporter with a Prometheus that evaluates our rules."""
 
-    def __init__(self, folder: Path, *, long_seconds: int = LIMIT_SECONDS) -> None:
+    def __init__(
+        self, folder: Path, *, training_seconds: float = LIMIT_SECONDS, long_seconds: float = LIMIT_SECONDS
+    ) -> None:
         self.socket = folder / "probe.sock"
         (port,) = free_ports(1)
         configuration = folder / "exporter.yaml"
+        limits = f"{{training_seconds: {training_seconds}, long_seconds: {long_seconds}}}"
         configuration.write_text(
-            f"exporter: {{nvml: 'off', kubernetes: 'off', tpu: 'off', standing: {{training_seconds: {LIMIT_SECONDS}, "
-            f"long_seconds: {long_seconds}}}, web: {{listen_address: '127.0.0.1:{port}'}}}}\n"
+            f"exporter: {{nvml: 'off', kubernetes: 'off', tpu: 'off', standing: {limits}, "
+            f"web: {{listen_address: '127.0.0.1:{port}'}}}}\n"
         )
         command = [*KERNELCAST, "exporter", "--config", str(configuration), "--kafka", "off", "--interval", "1"]
         command += ["--probe.socket", str(self.socket), "--state.directory", str(folder / "state")]
@@ -79,7 +99,7 @@ class Watched:
 
 
 @contextmanager
-def watching(folder: Path, **settings: int) -> Iterator[Watched]:
+def watching(folder: Path, **settings: float) -> Iterator[Watched]:
     """A node that runs."""
     node = Watched(folder, **settings)
     with stopping(node.exporter, node.prometheus):
@@ -102,6 +122,7 @@ def job(
     *,
     address: str = "127.0.0.1",
     places: Sequence[tuple[Sequence[str], str]] = (((), "lo"),) * RANKS,
+    step: int = 20,
 ) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Four ranks that have made their first steps; killed at the end.
 
@@ -111,6 +132,7 @@ def job(
         folder: For their files.
         address: The master's.
         places: Of each rank, the command that runs it and its network interface.
+        step: The first with the fault.
     """
     (port,) = free_ports(1)
     ranks = list[subprocess.Popen[bytes]]()
@@ -122,7 +144,7 @@ def job(
             with (folder / f"rank-{rank}.log").open("wb") as log:
                 ranks.append(
                     subprocess.Popen(
-                        [*prefix, python_with(FRAMEWORKS), JOB, fault, str(folder)],
+                        [*prefix, python_with(FRAMEWORKS), JOB, fault, str(folder), str(step)],
                         env=environment(**own),
                         stdin=subprocess.PIPE,
                         stdout=log,
@@ -143,7 +165,7 @@ def end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
         rank.stdin.close()
 
 
-def told(watched: Watched) -> dict[str, list[dict[str, Any]]]:
+def told(watched: Watched, limit_seconds: float = LIMIT_SECONDS) -> dict[str, list[dict[str, Any]]]:
     """The alerts about the job, once there are any within the time that they may take."""
     began = time.monotonic()
     found: dict[str, list[dict[str, Any]]] = wait_for(
@@ -151,7 +173,7 @@ def told(watched: Watched) -> dict[str, list[dict[str, Any]]]:
     )
     took = time.monotonic() - began
     print(f"told after {took:.1f} s: {[each['summary'] for alerts in found.values() for each in alerts]}")  # noqa: T201  a figure
-    assert took <= LIMIT_SECONDS + TOLD_WITHIN_SECONDS
+    assert took <= limit_seconds + TOLD_WITHIN_SECONDS
     return found
 
 
@@ -195,6 +217,16 @@ def test_the_rank_that_holds_up_its_job_is_told_in_time(watched: Watched, fault:
 
 
 @pytest.mark.nightly
+def test_with_the_default_limits_a_loader_that_blocks_is_told_within_75_seconds(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    defaults = {"training_seconds": 60.0, "long_seconds": 600.0}
+    folder = tmp_path_factory.mktemp("defaults")
+    with watching(folder, **defaults) as node, job(node, "loader", tmp_path, step=KNOWN_STEPS):
+        assert is_right(told(node, defaults["training_seconds"]), "loader")
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("fault", [*FAULTS, "mismatch"])
 def test_nineteen_of_twenty_runs_name_the_right_rank(watched: Watched, fault: str, tmp_path: Path) -> None:
     right = 0
@@ -206,7 +238,19 @@ def test_nineteen_of_twenty_runs_name_the_right_rank(watched: Watched, fault: st
 
 
 def test_a_network_that_drops_between_two_nodes_is_told_and_no_rank_is_named(watched: Watched, tmp_path: Path) -> None:
-    """Two network namespaces, joined by a pair of interfaces; ranks 0 and 1 are in the first."""
+    drop_the_network(watched, tmp_path)
+
+
+@pytest.mark.nightly
+def test_in_twenty_networks_that_drop_no_rank_is_ever_named(watched: Watched, tmp_path: Path) -> None:
+    for run in range(RUNS):
+        folder = tmp_path / str(run)
+        folder.mkdir()
+        drop_the_network(watched, folder)
+
+
+def drop_the_network(watched: Watched, folder: Path) -> None:
+    """Let a job lose its network: two namespaces, joined by a pair of interfaces; ranks 0 and 1 are in the first."""
     tried = subprocess.run(["unshare", "--user", "--map-root-user", "--net", "true"], check=False, capture_output=True)
     if tried.returncode:
         missing("a network namespace", f"unshare says: {tried.stderr.decode().strip()}")
@@ -220,7 +264,7 @@ def test_a_network_that_drops_between_two_nodes_is_told_and_no_rank_is_named(wat
         )
         places = [(first, "first"), (first, "first"), (second, "second"), (second, "second")]
         try:
-            with job(watched, "none", tmp_path, address="10.9.0.1", places=places):
+            with job(watched, "none", folder, address="10.9.0.1", places=places):
                 subprocess.run([*first, "ip", "link", "set", "first", "down"], check=True)
                 found = told(watched)
             assert is_right(found, "mismatch"), found
@@ -267,3 +311,39 @@ def test_a_healthy_job_raises_no_alarm_while_ranks_wait_for_one_that_works_long(
 
         wait_for("the end of its work", done)
         assert waited == {"0", "1", "3"}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(5400)
+def test_twenty_healthy_programs_raise_no_alarm_for_an_hour(tmp_path: Path) -> None:
+    """Evaluations of 10 minutes, checkpoints of 3, compilations of 8, and so on, with the default limits."""
+    run_healthy_programs(tmp_path)
+
+
+def run_healthy_programs(folder: Path, *, shrink: float = 1.0) -> None:
+    """Run twenty healthy programs for an hour.
+
+    Args:
+        folder: For their files.
+        shrink: All times, those of the limits included, are divided by it.
+    """
+    kinds = [*itertools.islice(itertools.cycle(HEALTHY), PROGRAMS)]
+    limits = {"training_seconds": 60 / shrink, "long_seconds": 600 / shrink}
+    with watching(folder, **limits) as node, ExitStack() as programs:
+        for number, kind in enumerate(kinds):
+            log = programs.enter_context((folder / f"{number}-{kind}.log").open("wb"))
+            program = subprocess.Popen(
+                [python_with(FRAMEWORKS), HEALTHY_PROGRAM, kind, str(folder), str(shrink)],
+                env=environment(KERNELCAST_SOCKET=str(node.socket), KERNELCAST_PROBE_INTERVAL_SECONDS="1"),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            programs.callback(end, [program])
+        until = time.monotonic() + 3600 / shrink
+        while time.monotonic() < until:
+            time.sleep(5)
+            assert not node.alerts()
+        done = [path.name.partition("-")[0] for path in folder.iterdir() if path.suffix == ""]
+        assert {kind: done.count(kind) for kind in HEALTHY} == Counter(kinds)
+        assert len(node.prometheus.query(f"{kernel.STANDING.prometheus_name} >= 0")) >= len(HEALTHY)

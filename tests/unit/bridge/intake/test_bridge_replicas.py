@@ -73,6 +73,16 @@ def test_nothing_shows_until_all_partitions_have_caught_up_because_a_series_may_
     assert replica.site.intake.ownership.readiness() == (True, "")
 
 
+def test_what_a_replica_asks_at_its_start_it_asks_before_it_reads() -> None:
+    """A query waits until a fetch of nothing ends, half a second for each of its partitions."""
+    replica = alone(ListKafka(two_partitions().kafka.logs))
+    replica.discovery.look()
+    replica.site.kafka.answers = False
+    replica.site.read_all()
+    assert values(replica.site.store, LAUNCHES) == [6]
+    assert replica.site.intake._inquiry.growth.examined == {"kernels"}
+
+
 def test_a_partition_without_a_leader_delays_the_others_for_a_minute_and_no_longer() -> None:
     replica = alone(ListKafka(two_partitions().kafka.logs, leaderless={P1}))
     replica.run()

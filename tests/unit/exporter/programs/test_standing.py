@@ -2,13 +2,16 @@
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 from scipy import stats
+from tests.service.require import shared_data
 
 from kernelcast.exporter.programs.standing import (
     MAX_STACK_FILES,
@@ -25,6 +28,8 @@ from kernelcast.wire.histogram import DurationTotals
 
 FloatArray = npt.NDArray[np.float64]
 DAY = 86_400
+DRAWN = 2_000
+"""Gaps of a simulated program that are drawn one by one."""
 START_NS = 1_800_000_000_000_000_000
 LIMITS = StandingLimits()
 PROCESS = JudgedProcess("train", "2", "0123456789abcdef", "node", 77, dumps_stacks=True)
@@ -57,13 +62,15 @@ class Program:
         self.asked = 0
         self.judge = StandingJudge(limits, self.stacks, lambda _pid: self.letter)
         self.progress_ns = self.clock.wall()
+        self.steps = 1
 
-    def report(self, phase: str = "backward", *, steps: int = 1, standby: str = "", moved: bool = False) -> None:
-        """Send the counters, with progress now or as before."""
+    def report(self, phase: str = "backward", *, standby: str = "", moved: bool = False) -> None:
+        """Send the counters, with a step's end now or as before."""
         if moved:
             self.progress_ns = self.clock.wall()
+            self.steps += 1
         job = (("job", "127.0.0.1:29500"),)
-        frame = Counters(0, steps=steps, phase=phase, progress_ns=self.progress_ns, job=job, standby=standby)
+        frame = Counters(0, steps=self.steps, phase=phase, progress_ns=self.progress_ns, job=job, standby=standby)
         self.watch.counters(frame)
 
     def train(self, seconds: int, phase: str = "backward") -> None:
@@ -181,7 +188,8 @@ def test_a_kernel_that_ends_is_progress(program: Program) -> None:
 
 
 def test_a_program_without_steps_is_not_judged(program: Program) -> None:
-    program.report("data", steps=0, moved=True)
+    program.steps = 0
+    program.report("data")
     program.clock.seconds += DAY
     assert program.judged() is None
 
@@ -255,29 +263,77 @@ def test_jobs_of_two_nodes_differ_where_their_address_is_each_nodes_own() -> Non
 def test_ten_thousand_days_of_healthy_programs_with_heavy_tails_raise_no_alarm(
     shape: str, quantile: Callable[[FloatArray], FloatArray], above: Callable[[float], float]
 ) -> None:
-    """1,000 programs for ten days each, with a typical gap between 0.2 s and 20 s.
+    """With a typical step between 0.2 s and 20 s."""
+    days = TenThousandDays((0.2, 1.0, 5.0, 20.0), lambda random: (quantile(random.random(DRAWN)), above))
+    assert days.alarms() == 0
 
-    The first 2,000 gaps of a program are drawn one by one, and judged as they come; of the others the number above its
-    limit, which does not change any more.
+
+@pytest.mark.parametrize("trace", ["AR", "ST"])
+@pytest.mark.parametrize("marks", ["steps alone", "every pass"])
+def test_ten_thousand_days_of_recorded_steps_raise_no_alarm(trace: str, marks: str) -> None:
+    """Two jobs of ByteDance with pipelines: steps of 47 s and 2.2 s, in which a rank waits for up to 26 s and 0.8 s.
+
+    As they were recorded, and with a model that takes three times as long.
     """
-    random = np.random.default_rng(35)
-    alarms, days, drawn = 0, 0.0, 2_000
-    for scale in random.choice([0.2, 1.0, 5.0, 20.0], size=1_000):
-        watch = ProgressWatch()
-        gaps = scale * quantile(random.random(drawn))
-        for start, end in itertools.pairwise((0, 30, 100, 300, 1_000, drawn)):
-            alarms += int((gaps[start:end] > watch.limit(LIMITS)).sum())
-            learn(watch, gaps[start:end])
-        rest = round(10 * DAY / max(1.0, float(gaps.mean()))) - drawn  # a frame a second shows a gap a second at most
-        alarms += int(random.binomial(max(rest, 0), above(watch.limit(LIMITS) / scale)))
-        days += max(10.0, float(gaps.sum()) / DAY)
-    assert days >= 10_000
-    assert alarms == 0, (shape, alarms)
+    ranks = recorded_ranks(trace, marks)
+    gaps_per_step = ranks.shape[2]
+
+    def rank(random: np.random.Generator) -> tuple[FloatArray, Callable[[float], float]]:
+        steps = ranks[random.integers(len(ranks))]
+        gaps = random.choice(steps, size=-(-DRAWN // gaps_per_step)).ravel()[:DRAWN]
+        return gaps, lambda limit: float((steps > limit).mean())
+
+    assert TenThousandDays((1.0, 3.0), rank, gaps_per_step).alarms() == 0
 
 
-def learn(watch: ProgressWatch, gaps: FloatArray) -> None:
-    """Add gaps to a watch, each as its bucket's upper bound would be."""
+@dataclass(frozen=True)
+class TenThousandDays:
+    """1,000 healthy programs of ten days each.
+
+    Attributes:
+        scales: Lengths of the unit of the gaps, in seconds; each program has one of them.
+        program: Draws the first gaps of a program, and the share of its gaps that are longer than an argument.
+        gaps_per_step: Gaps of a step.
+    """
+
+    scales: Sequence[float]
+    program: Callable[[np.random.Generator], tuple[FloatArray, Callable[[float], float]]]
+    gaps_per_step: int = 1
+
+    def alarms(self) -> int:
+        """The first gaps of a program are judged as they come; of the others the number above its last limit."""
+        random = np.random.default_rng(35)
+        alarms, days = 0, 0.0
+        for scale in random.choice(self.scales, size=1_000):
+            watch = ProgressWatch()
+            unscaled, above = self.program(random)
+            gaps = scale * unscaled
+            for start, end in itertools.pairwise((0, 30, 100, 300, 1_000, DRAWN)):
+                alarms += int((gaps[start:end] > watch.limit(LIMITS)).sum())
+                learn(watch, gaps[start:end], steps=end // self.gaps_per_step)
+            rest = round(10 * DAY / max(1.0, float(gaps.mean()))) - DRAWN  # a frame a second shows one gap at most
+            alarms += int(random.binomial(max(rest, 0), above(watch.limit(LIMITS) / scale)))
+            days += max(10.0, float(gaps.sum()) / DAY)
+        assert days >= 10_000
+        return alarms
+
+
+def recorded_ranks(trace: str, marks: str) -> FloatArray:
+    """Seconds between two marks, by rank, step and mark; for steps alone the job's, as those of one rank."""
+    rows = pd.read_csv(shared_data("straggler", f"trace-{trace}.csv.gz"))
+    rows["end"] = rows["start_ts"] + rows["duration"]
+    if marks == "steps alone":
+        return np.asarray(rows.groupby("step")["end"].max(), dtype=np.float64)[np.newaxis, :, np.newaxis]
+    passes = rows[rows["optype"].isin(("forward-compute", "backward-compute", "optimizer"))]
+    ends = passes.groupby(["dp_rank", "rank", "step"])["end"]
+    gaps = np.array([np.diff(np.sort(values), prepend=0.0) for _, values in ends])
+    return gaps.reshape(-1, rows["step"].nunique(), gaps.shape[1])
+
+
+def learn(watch: ProgressWatch, gaps: FloatArray, steps: int) -> None:
+    """Add gaps to a watch, each as its bucket's upper bound would be, up to a number of steps."""
     index, counts = np.unique(np.ceil(np.log2(np.maximum(gaps, 1.0)) * 8), return_counts=True)
     for bound, count in zip((index / 8).tolist(), counts.tolist(), strict=True):
         watch._gaps.observe(round(2.0**bound * 1e9), count)
     watch._longest[""] = max(watch._longest.get("", 0.0), float(gaps.max()))
+    watch._steps = steps

@@ -13,7 +13,7 @@ from kernelcast.exporter.simulate.program import make_program
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.wire.catalogue import CATALOGUE, Metric, kernel
-from kernelcast.wire.catalogue.devices import accelerator, device, gpu, infiniband, nvlink, profiling, tpu
+from kernelcast.wire.catalogue.devices import accelerator, device, gpu, nvlink, profiling, tpu
 
 SECOND: Final = 1_000_000_000
 START: Final = 1_760_000_000 * SECOND
@@ -36,6 +36,8 @@ NOT_SIMULATED: Final[dict[str, str]] = {
             kernel.SKIPPED_STEPS,
             kernel.STEP_DURATION,
             kernel.PHASE,
+            kernel.GPU_PHASE_SECONDS,
+            kernel.GPU_PHASE_STEPS,
             kernel.PROGRESS,
             kernel.JOB_INFO,
             kernel.STANDING,
@@ -154,7 +156,3 @@ def test_occupancy_is_that_of_the_launch_configuration() -> None:
     for name in make_program(4, rate=100.0, distributed=False, version=0, bad=1).names:
         threads = int(name.block.partition("x")[0])
         assert name.occupancy == theoretical((9, 0), threads, name.registers, name.shared_memory_bytes)
-
-
-def test_a_port_for_each_gpu_is_active() -> None:
-    assert values(samples(ticks()[-1]), infiniband.STATE) == [4, 4]

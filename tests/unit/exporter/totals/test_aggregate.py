@@ -600,6 +600,13 @@ def test_a_program_whose_steps_have_no_items_has_no_series_of_items() -> None:
     aggregator.report(report({}, counters=Counters(0, steps=3, items=0, step_ns=SECOND_NS)))
     samples = shown(aggregator)
     assert (values(samples, kernel.STEPS), values(samples, kernel.ITEMS)) == ({"": 3}, {})
+    assert values(samples, kernel.FLOPS) == {}
+
+
+def test_operations_are_written_in_operations_and_travel_in_millions() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({}, counters=Counters(0, steps=3, megaflops=3_000_000_002, step_ns=SECOND_NS)))
+    assert values(shown(aggregator), kernel.FLOPS) == {"": 3_000_000_002e6}
 
 
 def test_the_cost_of_trials_is_summed_and_survives_a_restart_of_the_exporter() -> None:

@@ -78,7 +78,7 @@ class World:
         rows = [(device.TOTAL_ENERGY, mj), (device.POWER_USAGE, watt), (device.SM_CLOCK, 1000 + more)]
         labels = on.device_labels()
         samples = [Sample(metric, labels, now_ns, value) for metric, value in rows if value is not None]
-        self.shown = self.aggregator.meter(samples)
+        self.shown = self.aggregator.meter(samples, now_ns)
         self.shown += [one for group in self.aggregator.samples(now_ns) for one in group.samples]
 
     def states(self, uuid: str = "GPU-1") -> dict[str, float]:
@@ -206,14 +206,14 @@ def test_a_reading_that_is_shown_twice_is_charged_once_and_later_kernels_wait_fo
     assert world.states() == {"active": 50.0, "idle": 50.0}
 
 
-@pytest.mark.parametrize("values", [[{"mj": 1_000}, {"mj": 2_000}, {"mj": 3_000}], [{"watt": 1.0}] * 3])
-def test_after_the_clock_was_set_back_energy_counts_on(values: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize("values", [[{"mj": 1_000 * joules} for joules in range(4)], [{"watt": 1.0}] * 4])
+def test_while_the_clock_is_set_back_energy_counts_on(values: list[dict[str, Any]]) -> None:
     world = World()
-    world.look(7200, **values[0])
-    world.look(3600, **values[1])
+    for second, value in zip((7199, 7200, 3600), values, strict=False):
+        world.look(second, **value)
     world.run("train", "gemm", SECOND_NS)
-    world.look(3601, **values[2])
-    assert world.states() == {"active": 1.0, "idle": 0.0}
+    world.look(3601, **values[3])
+    assert world.states() == {"active": 1.0, "idle": 2.0}
 
 
 def test_programs_of_another_gpu_or_source_are_not_charged() -> None:
@@ -236,7 +236,7 @@ def test_a_gpu_in_mig_mode_has_a_reason_instead_of_energy() -> None:
         Sample(device.TOTAL_ENERGY, GPU.device_labels(), 12 * SECOND_NS, 30_000),
         Sample(device.FB_USED, instance.device_labels(), 12 * SECOND_NS, 100),
     ]
-    shown = world.aggregator.meter(samples)
+    shown = world.aggregator.meter(samples, 12 * SECOND_NS)
     reasons = [dict(one.attributes) for one in shown if one.metric is gpu.FIELD_ABSENT]
     assert [(own["UUID"], own["field"], own["reason"]) for own in reasons] == [
         ("GPU-1", "cuda_energy_estimate_joules_total", "mig")
@@ -259,8 +259,9 @@ def test_kernels_beyond_the_cap_take_their_energy_as_other() -> None:
 
 
 def energy_and_start(aggregator: Aggregator, second: float, mj: int) -> list[tuple[object, int]]:
-    rows = Sample(device.TOTAL_ENERGY, GPU.device_labels(), round(second * SECOND_NS), mj)
-    return [(one.value, one.start_ns) for one in aggregator.meter([rows]) if one.metric is energy.ENERGY]
+    now_ns = round(second * SECOND_NS)
+    rows = Sample(device.TOTAL_ENERGY, GPU.device_labels(), now_ns, mj)
+    return [(one.value, one.start_ns) for one in aggregator.meter([rows], now_ns) if one.metric is energy.ENERGY]
 
 
 def test_an_idle_gpu_does_not_make_the_exporter_write_at_every_interval(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_service_without_a_target_and_thresholds_are_read_from_the_file_of_a_s
     ("text", "said"),
     [
         ("thresholds: {idle_hours: long}", "thresholds.idle_hours must be a number"),
-        ("thresholds: {idle: 3}", "thresholds.idle is not a setting; there are kernel_slower_ratio"),
+        ("thresholds: {idle: 3}", "thresholds.idle is not a setting; known are "),
         ("jobs: {bridge: 3}", "jobs.bridge must be text"),
         ("thresholds: {heat_ratio: .nan}", "thresholds.heat_ratio is nan; it must be a finite number"),
         ("thresholds: {lag_messages: .inf}", "thresholds.lag_messages is inf; it must be a finite number"),
@@ -100,4 +100,29 @@ def test_a_wrong_threshold_is_named_with_its_path(text: str, said: str, tmp_path
     path = tmp_path / "site.yaml"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=said):
+        read(path)
+
+
+def test_a_sites_prices_are_multiplied_with_its_gpu_hours(tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text("prices: {NVIDIA H100 80GB HBM3: 2.5, NVIDIA L4: 1}\n")
+    text = rules.render(read(path).rules_profile)[rules.CLASSIC_FILE]
+    (price,) = (line for line in text.splitlines() if 'modelName="NVIDIA L4"' in line and "expr" in line)
+    assert '2.5 * group by (Hostname, UUID) (DCGM_FI_DEV_FB_USED{modelName="NVIDIA H100 80GB HBM3"})' in price
+    assert '1 * group by (Hostname, UUID) (DCGM_FI_DEV_FB_USED{modelName="NVIDIA L4"})' in price
+
+
+@pytest.mark.parametrize(
+    ("prices", "problem"),
+    [
+        ("{H100: -1}", "prices has -1"),
+        ("{H100: .inf}", "prices has inf"),
+        ("{'a\"b': 1}", "a model cannot have"),
+        ("{H100: much}", "prices must be a mapping of models to numbers"),
+    ],
+)
+def test_a_price_that_cannot_be_is_named(prices: str, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "site.yaml"
+    path.write_text(f"prices: {prices}\n")
+    with pytest.raises(ConfigurationError, match=problem):
         read(path)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from kernelcast.predictor.anomalies import AnomalyDetector, AnomalyKind, AnomalySettings
+from kernelcast.predictor.anomalies import AnomalyDetector, AnomalySettings
 from kernelcast.predictor.anomalies.episodes import Episodes
 from kernelcast.predictor.arrays import Bools, Floats
 
@@ -28,7 +28,7 @@ def scores(
     """Run a panel of shape (rows, series); each result has the same shape."""
     detector = AnomalyDetector(panel.shape[1], interval_seconds, season, settings)
     steps = [detector.step(values) for values in panel]
-    return {name: np.stack([getattr(one, name) for one in steps]) for name in ("score", "onset", "direction", "kind")}
+    return {name: np.stack([getattr(one, name) for one in steps]) for name in ("score", "onset")}
 
 
 def side_by_side(
@@ -92,15 +92,11 @@ def test_nothing_is_said_before_the_detector_has_learnt(minutes: dict[str, dict[
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_a_step_is_found_within_three_values_with_one_alarm_and_its_direction(
-    minutes: dict[str, dict[str, Floats]], sign: int
-) -> None:
+def test_a_step_is_found_within_three_values_with_one_alarm(minutes: dict[str, dict[str, Floats]], sign: int) -> None:
     found = minutes[f"step {sign}"]
     alarms = found["onset"] >= 1
     assert alarms[600:603].any(axis=0).mean() >= 0.95
     assert (alarms[600:].sum(axis=0) <= 1).all()
-    assert (found["direction"][603] == sign).mean() >= 0.95
-    assert (found["kind"][640] == AnomalyKind.LEVEL_SHIFT).mean() >= 0.9
 
 
 def test_the_score_stays_up_in_a_lasting_fault(minutes: dict[str, dict[str, Floats]]) -> None:
@@ -110,7 +106,6 @@ def test_the_score_stays_up_in_a_lasting_fault(minutes: dict[str, dict[str, Floa
 def test_a_spike_is_one_episode_that_ends(minutes: dict[str, dict[str, Floats]]) -> None:
     found = minutes["spike"]
     assert (found["onset"][700] >= 1).all()
-    assert (found["kind"][700] == AnomalyKind.SPIKE).all()
     assert not (found["score"][760:] >= 1).any()
 
 
@@ -123,7 +118,6 @@ def test_a_spike_that_recurs_is_learnt(minutes: dict[str, dict[str, Floats]]) ->
 def test_missing_values_raise_an_alarm_where_the_series_was_reliable(minutes: dict[str, dict[str, Floats]]) -> None:
     found = minutes["missing"]
     assert (found["onset"][600:610] >= 1).any(axis=0).all()
-    assert (found["kind"][610] == AnomalyKind.MISSING).all()
     assert (found["score"][620:] >= 1).all()
 
 
@@ -153,7 +147,6 @@ def days() -> dict[str, dict[str, Floats]]:
 def test_a_day_without_its_usual_shape_is_found_by_the_season(days: dict[str, dict[str, Floats]]) -> None:
     day = slice(10 * DAY, 11 * DAY)
     assert (days["flat day"]["onset"][day] >= 1).any(axis=0).all()
-    assert (days["flat day"]["kind"][day] == AnomalyKind.SEASONAL).any()
 
 
 def test_a_smooth_day_is_silent_from_the_second_day_on(days: dict[str, dict[str, Floats]]) -> None:
@@ -221,7 +214,7 @@ def test_many_rows_at_once_are_as_one_at_a_time(seed: int) -> None:
     for values in panel:
         every = together.step(values)
         each = [detector.step(values[row : row + 1]) for row, detector in enumerate(alone)]
-        for name in ("score", "onset", "direction", "kind"):
+        for name in ("score", "onset"):
             np.testing.assert_array_equal(getattr(every, name), [getattr(one, name)[0] for one in each])
 
 

@@ -245,7 +245,7 @@ def test_a_gpu_that_is_slow_from_its_first_minute_is_found_by_its_peers() -> Non
 
 
 def test_fewer_than_three_peers_are_no_reference() -> None:
-    ratio, reference = peer_ratio(np.array([1.0, 1.0, 9.0]), PeerGroups.unaligned(np.zeros(3, np.int64)))
+    ratio, reference = peer_ratio(np.array([1.0, 1.0, 9.0]), PeerGroups.of(np.zeros(3, np.int64)))
     assert np.isnan(ratio).all()
     assert np.isnan(reference).all()
 

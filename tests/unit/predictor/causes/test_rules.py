@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, Found, find
-from kernelcast.wire.catalogue.cause_rules import PEER_PAGES, RULES, ComparisonOperator, Excuse, Rule
+from kernelcast.wire.catalogue.cause_rules import RULES, ComparisonOperator, Excuse, Rule
 from kernelcast.wire.catalogue.features import FEATURES, Feature
 from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
 from kernelcast.wire.findings import Severity
@@ -171,8 +171,8 @@ def test_a_cause_is_found_and_not_from_the_nearest_example(
 
 
 def test_every_cause_has_an_example_or_comes_from_the_comparison_of_peers() -> None:
-    assert {example[0] for example in EXAMPLES} | set(PEER_PAGES) == set(Cause)
-    assert {rule.result for rule in RULES} == {*Cause, *Excuse} - set(PEER_PAGES) - {Excuse.NORMAL, Excuse.NO_DATA}
+    assert {example[0] for example in EXAMPLES} | {Cause.STRAGGLER} == set(Cause)
+    assert {rule.result for rule in RULES} == {*Cause, *Excuse} - {Cause.STRAGGLER} - {Excuse.NORMAL, Excuse.NO_DATA}
 
 
 def _at_its_limits(rule: Rule) -> Example:
@@ -287,6 +287,6 @@ def test_without_any_figure_the_reason_is_missing_data() -> None:
 
 def test_every_feature_has_a_source_and_every_meaning_has_reachable_causes() -> None:
     assert set(FEATURES) == set(Feature)
-    reachable = {rule.result for rule in RULES} | set(PEER_PAGES)
+    reachable = {rule.result for rule in RULES} | {Cause.STRAGGLER}
     for meaning in MEANINGS.values():
         assert {meaning.cause, *meaning.other_causes} <= reachable

@@ -1,10 +1,11 @@
-"""Clocks of hosts that are ahead, and that are set back: the other hosts are unaffected, and all go on at once."""
+"""Clocks of hosts that are ahead: their series are as those of the others, also once the clock is set back."""
 
 import numpy as np
 import pytest
 from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, Fleet, device_subject, fast, kernel_subject
 
 from kernelcast.predictor.explain import explain
+from kernelcast.predictor.intake import not_ahead
 from kernelcast.predictor.scoring.classes import series_number
 from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
 from kernelcast.wire.identity import Versions
@@ -44,12 +45,6 @@ def test_gpus_are_observed_again(after: Fleet) -> None:
 
 def test_a_cycle_before_the_first_series_has_no_time(fleet: Fleet) -> None:
     assert [report.time_ns for report in fleet.run(10)] == [0, 0]
-
-
-def test_anomaly_scores_are_those_of_now(after: Fleet) -> None:
-    scored = after.cycle._anomalies._newest
-    assert scored is not None
-    assert 0 < START_SECONDS + after.second - scored <= 10
 
 
 def test_a_host_whose_clock_is_ahead_hides_no_fallen_clock_of_another_gpu(fleet: Fleet) -> None:
@@ -171,10 +166,9 @@ def test_of_two_hosts_the_one_that_agrees_with_the_predictors_clock_gives_the_ti
     fleet.ahead_seconds[ahead] = DAY_SECONDS
     fleet.run(60)
     assert fleet.reports[-1].time_ns / 1e9 - START_SECONDS == pytest.approx(fleet.second, abs=5)
-    assert fleet.cycle._anomalies._newest == pytest.approx(START_SECONDS + fleet.second, abs=10)
 
 
-def test_of_two_hosts_the_one_that_agrees_with_the_predictors_clock_is_scored(fleet: Fleet) -> None:
+def test_a_host_whose_clock_is_ahead_is_scored_as_the_others(fleet: Fleet) -> None:
     for host, gpus in (("n1", "01"), ("n2", "012")):
         for gpu in gpus:
             fleet.device(GPU_TEMP, lambda _second: 70.0, host=host, gpu=gpu)
@@ -183,14 +177,30 @@ def test_of_two_hosts_the_one_that_agrees_with_the_predictors_clock_is_scored(fl
     fleet.run(90)
     claimed = set(fleet.cycle.outcomes.scoring.breaches.pending.ints("series").tolist())
     names = {series_number(one.metric, one.labels): one.label("Hostname") for one in fleet.series}
-    assert {names[number] for number in claimed} == {"n1"}
+    assert {names[number] for number in claimed} == {"n1", "n2"}
 
 
-def test_where_nearly_all_hosts_are_ahead_of_the_predictors_clock_it_is_the_predictors_that_is_slow(
-    fleet: Fleet,
-) -> None:
-    for host in ("n1", "n2", "n3", "n4", "n5"):
+def test_where_the_predictors_clock_is_slow_it_is_the_one_that_counts(fleet: Fleet) -> None:
+    for host in ("n1", "n2", "n3"):
         fleet.device(GPU_TEMP, lambda _second: 70.0, host=host)
-        fleet.ahead_seconds[host] = 600 if host != "n5" else 0
+        fleet.ahead_seconds[host] = 600
     fleet.run(60)
-    assert fleet.reports[-1].time_ns / 1e9 - START_SECONDS == pytest.approx(fleet.second + 600, abs=5)
+    assert fleet.reports[-1].time_ns / 1e9 - START_SECONDS == pytest.approx(fleet.second, abs=5)
+
+
+def test_a_host_whose_clock_is_ahead_keeps_its_past_when_it_is_set_back(fleet: Fleet) -> None:
+    fleet.device(GPU_TEMP, float)
+    fleet.ahead_seconds["n1"] = DAY_SECONDS
+    fleet.run(100)
+    fleet.ahead_seconds["n1"] = 0
+    fleet.run(100)
+    (window,) = fleet.windows.matrix(np.array([0]))
+    assert window[-200:].tolist() == list(range(200))
+
+
+@pytest.mark.parametrize(
+    ("ahead", "taken"), [(0, 0), (59, 59), (61, 0), (DAY_SECONDS, 0), (-DAY_SECONDS, -DAY_SECONDS)]
+)
+def test_a_time_that_is_ahead_by_more_than_a_minute_is_taken_as_now(ahead: int, taken: int) -> None:
+    times = np.array([START_SECONDS + ahead], np.uint64) * np.uint64(SECOND_NS)
+    assert not_ahead(times, float(START_SECONDS)) == [(START_SECONDS + taken) * SECOND_NS]

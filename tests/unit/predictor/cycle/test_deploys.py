@@ -223,15 +223,3 @@ def test_deploys_that_follow_too_soon_to_be_compared_are_one() -> None:
     (begun,) = site.findings
     assert begun.evidence[0].changes == "image app:1 -> app:2, driver 550.54.15 -> 560.28.03"
     assert begun.limit == pytest.approx(1e-3, rel=0.03)
-
-
-def test_a_deploy_under_a_clock_that_was_ahead_is_compared_when_it_is_set_back() -> None:
-    site = Site()
-    site.run(4 * HOUR, every=RARE_CYCLE_SECONDS)
-    site.second += 10 * DAY
-    site.run(2 * CYCLE_SECONDS, slow=1.3, version="v2")
-    site.second -= 10 * DAY
-    site.run(2 * HOUR, slow=1.3, version="v2")
-    (finding,) = site.lasting
-    assert finding.cause is Cause.DEPLOY
-    assert finding.evidence[0].begin_ns <= site.now_ns

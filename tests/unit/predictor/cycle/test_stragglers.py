@@ -9,7 +9,9 @@ from tests.service.require import shared_data
 from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS
 
 from kernelcast.columnar import Resource, Sample, encode
+from kernelcast.predictor.cycle.causes.stragglers import straggler
 from kernelcast.predictor.engine import Engine, Partition
+from kernelcast.predictor.peers import Basis, WorkerFinding
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
@@ -192,3 +194,17 @@ def test_a_site_without_kernels_has_a_cycle_without_an_error() -> None:
     bodies = [each.body for each in encode(EXPORTER, [temperature], scope="test")]
     engine.take(bodies, [PARTITION] * len(bodies), {PARTITION: 1})
     assert not engine.run_cycle().findings
+
+
+@pytest.mark.parametrize(("ratio", "severity"), [(1.3, Severity.PAGE), (1.06, Severity.TICKET)])
+@pytest.mark.parametrize(("basis", "against"), [(Basis.PEERS, "peers"), (Basis.OWN_PAST, "baseline")])
+def test_a_slow_worker_is_a_straggler_with_its_time_and_that_of_its_reference(
+    ratio: float, severity: Severity, basis: Basis, against: str
+) -> None:
+    own = (("program", "train"), ("rank", "3"))
+    found = straggler(WorkerFinding(3, basis, ratio, 7, 9, None, 3, ratio * 0.2, 0.2, 7), own, 10, 20)
+    (fact,) = found.evidence
+
+    assert (found.cause, found.severity) == (Cause.STRAGGLER, severity)
+    assert (fact.value, fact.reference, fact.against) == (ratio * 0.2, 0.2, against)
+    assert (fact.labels, fact.begin_ns, fact.end_ns) == (own, 10, 20)

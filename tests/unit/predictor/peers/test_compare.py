@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.predictor.peers import PeerGroups, busy_from_waits
 from kernelcast.predictor.peers.compare import (
     LOW_QUANTILE,
     LOW_QUANTILE_OF_NORMAL,
     log_ratio,
     others_median,
     scatter,
-    without_shared,
 )
 
 GRIDS = arrays.arrays(
@@ -47,14 +45,6 @@ def test_a_third_dimension_is_compared_unit_by_unit() -> None:
         np.testing.assert_allclose(others_median(grid)[:, :, unit], others_median(grid[:, :, unit]))
 
 
-def test_a_slow_replica_is_shared_and_a_slow_member_is_not() -> None:
-    excess = np.zeros((4, 3))
-    excess[:, 1] = 0.3
-    excess[2, 0] = 0.2
-    assert without_shared(excess, excess)[:, 1] == pytest.approx(0.0)
-    assert without_shared(excess, excess)[2, 0] == pytest.approx(0.2)
-
-
 def test_two_slow_members_of_four_do_not_widen_the_scatter_beyond_a_fifth() -> None:
     healthy = np.random.default_rng(2).normal(0, 0.01, (16, 8))
     healthy[:, :2] += 0.5
@@ -69,16 +59,5 @@ def test_the_scatter_is_the_quantile_of_numpy(deviations: np.ndarray) -> None:
     np.testing.assert_array_equal(scatter(deviations), expected)
 
 
-def test_the_rank_that_waits_least_was_busy_longest() -> None:
-    busy = busy_from_waits(1.0, np.array([0.4, 0.1, 0.4, 1.2]))
-    assert np.nanargmax(busy) == 1
-    assert math.isnan(busy[3])
-
-
 def test_a_ratio_without_a_positive_time_is_missing() -> None:
     assert np.isnan(log_ratio(np.array([0.0, 1.0, np.nan]), np.array([1.0, 0.0, 1.0]))).all()
-
-
-def test_two_members_cannot_have_the_same_place() -> None:
-    with pytest.raises(ValueError, match="3 members have 2 pairs of group and replica"):
-        PeerGroups.of(np.array([0, 0, 1]), np.array([5, 5, 5]))

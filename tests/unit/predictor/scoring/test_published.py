@@ -23,12 +23,8 @@ def published(scoring: Scoring) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_before_any_outcome_only_the_missing_crossings_are_published() -> None:
-    found = published(Scoring((300.0, 3600.0), 300.0))
-
-    assert found == {
-        ("calibration_crossings", name, horizon, "simulation"): 0.0 for name in CLASSES for horizon in ("5m", "1h")
-    }
+def test_before_any_outcome_no_score_is_published() -> None:
+    assert published(Scoring((300.0, 3600.0), 300.0)) == {}
 
 
 def test_each_score_has_its_class_and_horizon() -> None:
@@ -48,7 +44,6 @@ def test_each_score_has_its_class_and_horizon() -> None:
     assert found["skill", "memory", "5m", "naive"] == 0.0
     assert found["reliability_came_ratio", "0.8-0.95", "memory", "5m"] == 0.75
     assert abs(found["brier_score", "memory", "5m"] - (3 * 0.01 + 0.81) / 4) < 1e-6
-    assert found["calibration_crossings", "memory", "5m", "simulation"] == 3
     assert found["announced_breaches_ratio", "memory"] == found["alert_lead_seconds", "memory"] == 0.0
     assert found["alert_precision_ratio", "memory"] == 1.0
     assert found["abstained_claims", "memory", "no_baseline"] == 7
@@ -62,4 +57,4 @@ def test_every_label_is_one_of_the_catalogue() -> None:
     for one in scores(scoring):
         assert {name for name, _ in one.labels} == set(one.metric.labels)
         assert BY_PROMETHEUS_NAME[one.metric.prometheus_name] is one.metric
-    assert len(forecast_scores.ROWS) == 15
+    assert len(forecast_scores.ROWS) == 14

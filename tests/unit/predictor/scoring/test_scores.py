@@ -1,4 +1,4 @@
-"""Scores of forecasts, breach probabilities and alerts, and the site's own calibration."""
+"""Scores of forecasts, breach probabilities and alerts."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,9 @@ import pytest
 from scipy.special import ndtri
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.scoring.classes import CLASSES, class_number, series_number
 from kernelcast.predictor.scoring.intervals import LEVELS
 from kernelcast.predictor.scoring.scores import Scoring
-from kernelcast.predictor.scoring.site_calibration import LEAST_CROSSINGS
 from kernelcast.predictor.scoring.stored import pack, unpack
 from kernelcast.predictor.scoring.widening import widened
 from kernelcast.wire.errors import WireError
@@ -271,66 +269,12 @@ def test_a_series_that_is_a_block_late_is_scored() -> None:
     assert one.unscored == 0
 
 
-def crossing_days(one: Scoring, count: int, *, said: float = 0.6, came: float = 1.0, first: int = 0) -> None:
-    """Claims of `count` series for 5 minutes, of which a share comes true; each series is used once."""
-    rng = np.random.default_rng(count)
-    series = np.arange(first, first + count, dtype=np.int64)
-    one.claim_breaches(
-        0, series, np.full(count, TEMPERATURE), np.stack([np.full(count, said), np.full(count, np.nan)], 1)
-    )
-    settle(one, 1, series, beyond=rng.random(count) < came)
-
-
-def test_own_outcomes_replace_the_shipped_calibration_after_enough_crossings() -> None:
-    one = scoring()
-    seconds = np.array(HORIZONS)
-    computed = np.array([[0.7, 0.8]])
-    before = shipped().apply(computed, seconds)
-    said = float(before[0, 0])
-    crossing_days(one, 2 * LEAST_CROSSINGS - 30, said=said, came=0.5)
-    short = one.breaches.cells["crossings"][TEMPERATURE, 0]
-    assert short < LEAST_CROSSINGS
-    assert one.site.origin(TEMPERATURE, 0) == "simulation"
-    assert np.array_equal(one.calibration(numbers(TEMPERATURE)).apply(computed, seconds), before)
-
-    crossing_days(one, 600, said=said, came=0.5, first=1000)
-    after = one.calibration(numbers(TEMPERATURE, KERNEL)).apply(np.repeat(computed, 2, axis=0), seconds)
-    assert one.site.origin(TEMPERATURE, 0) == "site"
-    assert one.site.origin(TEMPERATURE, 1) == one.site.origin(KERNEL, 0) == "simulation"
-    assert after[0, 0] == pytest.approx(0.5, abs=0.08)
-    assert np.array_equal(after[1], before[0])
-
-
-def test_a_series_that_crosses_all_day_is_one_crossing() -> None:
-    one = scoring()
-    for block in range(200):
-        one.claim_breaches(block, numbers(7), numbers(TEMPERATURE), np.array([[0.5, np.nan]]))
-        settle(one, block + 1, numbers(7), beyond=np.array([True]))
-
-    assert one.breaches.cells["came"][TEMPERATURE, 0] == 200
-    assert one.breaches.cells["crossings"][TEMPERATURE, 0] == 1
-
-
-def test_a_crossing_of_a_clock_that_was_ahead_hides_none_of_its_series_once_it_is_set_back() -> None:
-    one = scoring()
-    for block in (10 * DAY, 20, 40):
-        one.claim_breaches(block, numbers(7, 8), np.full(2, TEMPERATURE), np.tile([0.5, np.nan], (2, 1)))
-        settle(one, block + 1, numbers(7, 8), beyond=np.array([True, block > DAY]))
-
-    assert one.breaches.crossings[TEMPERATURE, 0] == 2 + 1
-    assert one.breaches.crossed["block"][one.breaches.crossed["series"] == 7].tolist() == [21]
-
-
-def test_the_sites_map_is_fitted_on_probabilities_before_it() -> None:
-    """Claims that were published with the site's map count at the probability that the map began from."""
-    one = scoring()
-    crossing_days(one, 200, said=0.6, came=0.9)
-    published = np.interp(0.6, *one.site.maps[TEMPERATURE, 0])
-    assert published > 0.8
-    crossing_days(one, 4000, said=float(published), came=0.9, first=1000)
-
-    again = np.interp(0.6, *one.site.maps[TEMPERATURE, 0])
-    assert again == pytest.approx(0.9, abs=0.03)
+def claimed(one: Scoring, count: int, *, came: float) -> None:
+    """Claims of `count` series for 5 minutes, of which a share comes true."""
+    series = np.arange(count, dtype=np.int64)
+    probability = np.tile([0.6, np.nan], (count, 1))
+    one.claim_breaches(0, series, np.full(count, TEMPERATURE), probability)
+    settle(one, 1, series, beyond=np.random.default_rng(count).random(count) < came)
 
 
 def alerted(blocks: dict[int, tuple[bool, bool]], *, until: int, gpus: float = 0.0) -> Scoring:
@@ -390,7 +334,7 @@ def test_an_alert_of_a_series_that_vanished_has_no_outcome() -> None:
 
 def filled() -> Scoring:
     one = scoring()
-    crossing_days(one, 200, came=0.7)
+    claimed(one, 200, came=0.7)
     series = claim_normal(one, 1, 3)
     one.claim_breaches(1, series + 500, np.full(3, TEMPERATURE), np.full((3, 2), 0.4))
     settle(one, 2, numbers(900, 901), firing=np.array([True, True]), beyond=np.array([True, False]), gpus=8)
@@ -427,15 +371,17 @@ def test_a_limit_passed_after_its_day_makes_no_alert_right(blocks: int) -> None:
     assert one.alerts.leads[:, 1:].sum() == 0, "without a lead of days"
 
 
-def test_an_alert_of_a_clock_that_was_ahead_has_no_outcome_once_it_is_set_back() -> None:
+def test_an_alert_of_a_series_that_begins_again_has_no_outcome() -> None:
     one = scoring()
     for block, firing in ((9000, True), (100, False), (200, True), (201, False)):
+        if block == 100:
+            one.give_up(numbers(1))
         settle(one, block, numbers(1), firing=np.array([firing]), beyond=np.array([block == 201]))
     assert (one.alerts.right.sum(), one.alerts.wrong.sum()) == (1, 0)
     assert one.alerts.median_lead_seconds()[TEMPERATURE] == pytest.approx(600, abs=300)
 
 
-def test_scores_claims_and_calibration_survive_a_restart() -> None:
+def test_scores_and_claims_survive_a_restart() -> None:
     before, after = filled(), scoring()
     after.load(before.dump())
     for one in (before, after):
@@ -445,7 +391,6 @@ def test_scores_claims_and_calibration_survive_a_restart() -> None:
     for name in ("intervals", "breaches"):
         for sums, found in getattr(before, name).cells.sums.items():
             assert np.array_equal(getattr(after, name).cells.sums[sums], found), sums
-    assert after.site.maps.keys() == before.site.maps.keys() == {(TEMPERATURE, 0)}
     assert np.array_equal(after.alerts.leads, before.alerts.leads)
     assert (after.alerts.gpu_days, after.abstentions) == (before.alerts.gpu_days, before.abstentions)
     assert after.dump() == before.dump()
@@ -456,7 +401,6 @@ def test_a_state_with_other_horizons_keeps_those_that_are_in_use() -> None:
     after.load(before.dump())
 
     assert after.breaches.cells["count"][TEMPERATURE].tolist() == [0, 0, 0]
-    assert after.site.maps == {}
     assert after.breaches.pending.ints("horizon").tolist() == [1] * 4
     back = scoring()
     back.load(after.dump())
@@ -520,7 +464,6 @@ def test_old_claims_weigh_less_than_new_ones() -> None:
         settle(one, block + 1, crossing, beyond=np.full(count, block >= 20))
 
     assert one.breaches.cells["count"][TEMPERATURE, 0] <= 10_600
-    assert one.breaches.crossings[TEMPERATURE, 0] == count
     assert one.breaches.reliability()[2][TEMPERATURE, 0, 4] > 0.6
 
 

@@ -114,6 +114,31 @@ def test_in_a_closure_the_time_before_backward_is_forward() -> None:
     assert training.steps == 2
 
 
+def test_the_wait_for_a_batch_before_an_interruption_of_it_is_data_as_well() -> None:
+    training = began()
+    timeline = training.timeline
+
+    def save() -> None:
+        assert timeline.interrupt(CHECKPOINT)
+        training.work(300)
+        timeline.resume()
+        training.work(7)
+
+    training.fetch(20, within=save)
+    training.work(1_000)
+    training.backward(1)
+    assert list(training.timeline.totals.phase_ns)[:2] == [27, 1_000]
+    assert sum(training.timeline.totals.phase_ns) == 1_328
+
+
+def test_a_fetch_within_a_fetch_or_within_backward_does_not_count() -> None:
+    training = began()
+    training.fetch(10, within=lambda: training.fetch(5))
+    training.backward(100, within=lambda: training.fetch(40))
+    training.step(1)
+    assert training.phases == {"data": 15, "backward": 140, "optimizer": 1}
+
+
 def test_batches_that_are_fetched_ahead_belong_to_one_step() -> None:
     training = began()
     training.fetch(1, items=8)

@@ -26,6 +26,7 @@ from kernelcast.wire.tuning.experience import Experience
 class Wanted:
     ordinal: int
     launches: int = 1
+    may_wait: bool = True
 
 
 class Pair(NamedTuple):

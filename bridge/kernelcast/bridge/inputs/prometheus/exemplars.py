@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Exemplar, HistogramDataPoint, NumberDataPoint
 
-from kernelcast.bridge.inputs.prometheus import grammar
+from kernelcast.runtime import prometheus_text
 from kernelcast.wire.errors import DecodeError
 
 _IDS: Final = {"trace_id": re.compile("[0-9a-f]{32}"), "span_id": re.compile("[0-9a-f]{16}")}
@@ -26,12 +26,12 @@ def exemplar_of(rest: str) -> Any | None:
     if not mark or not text.startswith("{"):
         return None
     try:
-        labels, stop = grammar.labels(text, 1)
+        labels, stop = prometheus_text.labels(text, 1)
         words = text[stop:].split()
         if not 1 <= len(words) <= 2 or any(label is None for _, label in labels):
             return None
-        value = grammar.number(words[0])
-        time_ns = grammar.time_ns(words[1], seconds=True) if len(words) > 1 else 0
+        value = prometheus_text.number(words[0])
+        time_ns = prometheus_text.time_ns(words[1], seconds=True) if len(words) > 1 else 0
     except DecodeError:
         return None
     made = Exemplar(as_double=value, time_unix_nano=time_ns)

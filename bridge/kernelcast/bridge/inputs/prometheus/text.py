@@ -16,10 +16,10 @@ from kernelcast.bridge.inputs.formats import TopicFormat
 from kernelcast.bridge.inputs.interning import Spellings
 from kernelcast.bridge.inputs.naming import NamedSeries
 from kernelcast.bridge.inputs.parsing import MAX_UNUSED, Parsing, malformed, text_of
-from kernelcast.bridge.inputs.prometheus import grammar
 from kernelcast.bridge.inputs.prometheus.exemplars import exemplar_of, histogram_fields, number_fields
 from kernelcast.bridge.inputs.prometheus.histograms import BUCKET, CREATED, PARTS, START_TIME, PartialHistogram
 from kernelcast.bridge.inputs.rows import BatchRows
+from kernelcast.runtime import prometheus_text
 from kernelcast.wire.catalogue import Kind
 
 KINDS: Final = {
@@ -138,7 +138,7 @@ class PrometheusText(Parsing):
         Raises:
             DecodeError: A line of it breaks the grammar.
         """
-        text = text_of(message, grammar.FORMAT_TITLE)
+        text = text_of(message, prometheus_text.FORMAT_TITLE)
         page = ParsedPage(rows, openmetrics=text.rstrip().endswith("# EOF"))
         first = len(rows.series)
         known = self._contexts[UNDECLARED]
@@ -175,10 +175,12 @@ class PrometheusText(Parsing):
 
     def _read_comment(self, page: ParsedPage, line: str, known: Spellings) -> Spellings:
         """Read a comment; returns the data of the family that the next lines belong to."""
-        word, name, text = grammar.comment(line)
+        word, name, text = prometheus_text.comment(line)
         if word == "TYPE":
             if text not in KINDS:
-                raise malformed(grammar.FORMAT_TITLE, "a line", line, f"one of the types {', '.join(sorted(KINDS))}")
+                raise malformed(
+                    prometheus_text.FORMAT_TITLE, "a line", line, f"one of the types {', '.join(sorted(KINDS))}"
+                )
             started_type = page.started_type(name) if text == "gauge" else ""
             page.types[name] = f"{START_TIMES}{started_type}" if started_type else text
             return self._contexts[name, page.types[name]]
@@ -192,16 +194,16 @@ class PrometheusText(Parsing):
         """Read a line whose series is not known (`stop` is 0), or that has more than a value behind it."""
         kept: SpellingData | None = known.get(line[:stop]) if stop else None
         if kept is None:
-            spelled = grammar.series(line)
+            spelled = prometheus_text.series(line)
             stop = spelled.stop
             context = page.context(spelled.name)
             known = self._contexts[context]
             kept = known.get(line[:stop])
             if kept is None:
                 kept = self._admit(page, context, spelled, line[:stop])
-        words = grammar.after_series(line[stop:], line)
-        value = grammar.number(words[0])
-        time_ns = grammar.time_ns(words[1], seconds=page.openmetrics) if len(words) > 1 else 0
+        words = prometheus_text.after_series(line[stop:], line)
+        value = prometheus_text.number(words[0])
+        time_ns = prometheus_text.time_ns(words[1], seconds=page.openmetrics) if len(words) > 1 else 0
         exemplar = exemplar_of(line[stop:]) if page.openmetrics else None
         if isinstance(kept, int):
             if exemplar is not None:
@@ -212,9 +214,11 @@ class PrometheusText(Parsing):
             return known
         number, part, bound = kept
         if part == CREATED:
-            page.starts[number] = grammar.time_ns(words[0], seconds=True)
+            page.starts[number] = prometheus_text.time_ns(words[0], seconds=True)
         elif part == START_TIME:
-            page.starts[number] = grammar.time_ns(words[0], seconds=True) if 0 < value < grammar.LAST_SECOND else 0
+            page.starts[number] = (
+                prometheus_text.time_ns(words[0], seconds=True) if 0 < value < prometheus_text.LAST_SECOND else 0
+            )
         else:
             assembly = page.assemblies.setdefault((number, time_ns), PartialHistogram())
             assembly.add(part, bound, value)
@@ -222,7 +226,9 @@ class PrometheusText(Parsing):
                 assembly.exemplars.append(exemplar)
         return known
 
-    def _admit(self, page: ParsedPage, context: Context, spelled: grammar.ParsedSeries, spelling: str) -> SpellingData:
+    def _admit(
+        self, page: ParsedPage, context: Context, spelled: prometheus_text.ParsedSeries, spelling: str
+    ) -> SpellingData:
         """Register a new spelling, with its series if that is new; returns the spelling's data."""
         family, type_name = context
         if type_name.startswith(START_TIMES):
@@ -233,7 +239,7 @@ class PrometheusText(Parsing):
         if type_name == "histogram" and suffix:
             part, bound = PARTS[suffix], 0.0
             if part == BUCKET:
-                bound = grammar.number(dict(labels).get("le", "no label le"))
+                bound = prometheus_text.number(dict(labels).get("le", "no label le"))
                 labels = tuple(label for label in labels if label[0] != "le")
             number = self._series_number(page, context, family, Kind.HISTOGRAM, labels)
             kept = (number, part, bound)
@@ -247,7 +253,7 @@ class PrometheusText(Parsing):
         return kept
 
     def _admit_start_time(
-        self, page: ParsedPage, context: Context, spelled: grammar.ParsedSeries, spelling: str
+        self, page: ParsedPage, context: Context, spelled: prometheus_text.ParsedSeries, spelling: str
     ) -> SpellingData:
         """Register the start time (`_created`) of a series of another family; otherwise like `_admit`."""
         type_name = context[1].removeprefix(START_TIMES)

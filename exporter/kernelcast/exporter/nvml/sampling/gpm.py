@@ -27,7 +27,7 @@ class SamplePair:
     Attributes:
         earlier: The sample before the last; empty before the second.
         latest: The last sample, taken at `latest_ns`; empty before the first.
-        latest_ns: Unix nanoseconds; None before the first sample.
+        latest_ns: Running time in nanoseconds; None before the first sample.
     """
 
     earlier: Any
@@ -101,7 +101,7 @@ class Gpm:
         nvml = self._nvml
         try:
             pair = self._pairs.get(gpu.key) or self._allocated(gpu)
-            if pair.latest_ns is not None and 0 <= now_ns - pair.latest_ns < SHORTEST_NS:
+            if pair.latest_ns is not None and now_ns - pair.latest_ns < SHORTEST_NS:
                 return reading.NO_DATA
             if gpu.gi_id:
                 nvml.nvmlGpmMigSampleGet(gpu.parent, int(gpu.gi_id), pair.earlier)

@@ -40,8 +40,8 @@ class Utilization:
     """The last answer of one GPU about its processes.
 
     Attributes:
-        asked_ns: When it was asked, Unix nanoseconds.
-        seen_us: Time of the newest sample, Unix microseconds; NVML is asked for later samples only.
+        asked_ns: When it was asked, running time in nanoseconds.
+        seen_us: Running time of the newest sample, microseconds; NVML is asked for later samples only.
         shares: Shares by pid; an absent process was idle.
     """
 
@@ -82,8 +82,13 @@ class Processes:
         self._last_answers: dict[str, Utilization] = {}
         self._names: dict[tuple[str, str], dict[int, str]] = {}
 
-    def read(self, gpu: Gpu, now_ns: int) -> tuple[ProcessUse, ...]:
+    def read(self, gpu: Gpu, now_ns: int, ahead_ns: int = 0) -> tuple[ProcessUse, ...]:
         """Return the processes of a GPU or MIG instance. A GPU in MIG mode has none; its instances have them.
+
+        Args:
+            gpu: The GPU or instance.
+            now_ns: Running time in nanoseconds.
+            ahead_ns: How far that is ahead of the node's clock, by which NVML gives the times of its samples.
 
         Raises:
             LostGpuError: The GPU is gone.
@@ -96,7 +101,7 @@ class Processes:
                 for one in self._running_processes(call, handle):
                     held = (kind, one.usedGpuMemory)
                     found[one.pid] = _joined(found[one.pid], held) if one.pid in found else held
-        shares = self._shares(gpu, now_ns) if found and not gpu.gi_id else None
+        shares = self._shares(gpu, now_ns, ahead_ns // NANOSECONDS_PER_MICROSECOND) if found and not gpu.gi_id else None
         ranked = sorted(found, key=lambda pid: (-(found[pid][1] or 0), pid))
         names = self._named(gpu, ranked[:MAX_PROCESSES])
         return _bounded(
@@ -114,16 +119,13 @@ class Processes:
             return ()
         return processes
 
-    def _shares(self, gpu: Gpu, now_ns: int) -> dict[int, Shares] | None:
+    def _shares(self, gpu: Gpu, now_ns: int, ahead_us: int) -> dict[int, Shares] | None:
         """Utilization by pid; None where this GPU gives none."""
         answer = self._last_answers.setdefault(gpu.uuid, Utilization(asked_ns=now_ns - PERIOD_NS))
-        if 0 <= now_ns - answer.asked_ns < PERIOD_NS:
+        if now_ns - answer.asked_ns < PERIOD_NS:
             return answer.shares
-        if answer.seen_us > now_ns // NANOSECONDS_PER_MICROSECOND:
-            # The clock was set back: NVML would have nothing newer, and every process would seem idle.
-            answer.seen_us = 0
         try:
-            samples = self._nvml.nvmlDeviceGetProcessUtilization(gpu.handle, answer.seen_us)
+            samples = self._nvml.nvmlDeviceGetProcessUtilization(gpu.handle, max(answer.seen_us - ahead_us, 0))
         except self._nvml.NVMLError as error:
             # pynvml raises NVMLError(NVML_SUCCESS) where NVML succeeds at once, because it has no sample.
             if error.value not in (self._nvml.NVML_ERROR_NOT_FOUND, self._nvml.NVML_SUCCESS):
@@ -138,7 +140,7 @@ class Processes:
                 answer.shares.setdefault(one.pid, UNKNOWN)
                 continue
             answer.shares[one.pid] = shares
-            answer.seen_us = max(answer.seen_us, one.timeStamp)
+            answer.seen_us = max(answer.seen_us, one.timeStamp + ahead_us)
         return answer.shares
 
     def _named(self, gpu: Gpu, pids: list[int]) -> Mapping[int, str]:

@@ -23,6 +23,7 @@ from kernelcast.exporter.nvml.sampling.peers import Peers, PeerStatus
 from kernelcast.exporter.nvml.sampling.processes import Processes
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, LinkReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.sampling.xid import FELL_OFF_THE_BUS, XidEvents, XidListener
+from kernelcast.exporter.running_time import RunningTime
 from kernelcast.wire.catalogue.devices.dcgm_exporter import P2P_STATUS
 from kernelcast.wire.catalogue.devices.device import POWER_LIMIT, TOTAL_ENERGY, XID_ERRORS
 from kernelcast.wire.errors import DeviceError
@@ -107,7 +108,7 @@ class Sampler:
         self._open = False
         self._all_answer = False
         self._relist_at_ns = 0
-        self._sampled_ns = 0
+        self._time = RunningTime()
         self._retry = False
         self._wait_ns = FIRST_RETRY_NS
         self.change(options or SamplerOptions())
@@ -144,11 +145,11 @@ class Sampler:
 
     def sample(self, time_ns: int) -> NodeReading:
         """Read every GPU; errors of NVML are in the reading, never raised. `time_ns` becomes the reading's time."""
-        if time_ns >= self._relist_at_ns or time_ns < self._sampled_ns:  # the clock was set back
-            self._relist(time_ns)
-        self._sampled_ns = time_ns
+        now_ns = self._time.at(time_ns)
+        if now_ns >= self._relist_at_ns:
+            self._relist(now_ns)
         self._peers = self._peer_status.read(self._gpus) if P2P_STATUS.otlp_name in self._wanted else {}
-        gpus = tuple(self._read(gpu, time_ns) for gpu in list(self._gpus))
+        gpus = tuple(self._read(gpu, now_ns) for gpu in list(self._gpus))
         present = {gpu.uuid for gpu in self._gpus}
         gone = tuple(uuid for uuid in self._known if uuid not in present)
         absent = tuple(self._absent(self._known[uuid]) for uuid in gone if not any(gpu.uuid == uuid for gpu in gpus))
@@ -239,7 +240,7 @@ class Sampler:
             values = self._values.read(gpu, self._wanted)
             self._judge_energy(gpu, values, now_ns)
             self._gpm.read(gpu, self._wanted, now_ns, values)
-            used = self._processes.read(gpu, now_ns) if self._with_processes else ()
+            used = self._processes.read(gpu, now_ns, self._time.ahead_ns) if self._with_processes else ()
             links = self._links.read(gpu)
         except LostGpuError:
             self._energy.forget(gpu.uuid)

@@ -17,7 +17,6 @@ from kernelcast.exporter.simulate.nodes.health import DeviceHealth, XidTotals
 from kernelcast.exporter.simulate.nodes.kernel_log import SimulatedLog
 from kernelcast.exporter.simulate.nodes.node import SimulatedNode, described
 from kernelcast.exporter.simulate.nodes.owners import SimulatedOwners
-from kernelcast.exporter.simulate.nodes.ports import SHARE_OF_COLLECTIVES, PortTraffic
 from kernelcast.exporter.simulate.physics import Gpus
 from kernelcast.exporter.simulate.process import RankPlacement, SimulatedProcess
 from kernelcast.wire.catalogue.devices import device
@@ -64,8 +63,6 @@ class Monitor:
             node.state.silent = frozenset(_chosen(uuids, gpus.silent[where]))
             node.state.hung = bool(health.hung[where].any())
             node.state.processes = tuple(one.reporting for one in processes[where])
-            sent = (SHARE_OF_COLLECTIVES * health.link_bytes[where].sum(axis=1)).tolist()
-            node.state.ports = tuple(PortTraffic(int(size_bytes)) for size_bytes in sent)
             ahead_ns = round(float(health.ahead_seconds[where].max()) * NANOSECONDS_PER_SECOND)
             yield from node.poll(time_ns + ahead_ns)
 

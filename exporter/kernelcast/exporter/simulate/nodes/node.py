@@ -9,8 +9,6 @@ from typing import Self
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.attribution.programs import ProgramUsers
-from kernelcast.exporter.counter_starts import KeyedStarts
-from kernelcast.exporter.infiniband.source import port_samples
 from kernelcast.exporter.kernel_log.source import KernelLogSource, LogCounts, NodeGpus
 from kernelcast.exporter.nvml.counters_file import CountersFile, CounterTable
 from kernelcast.exporter.nvml.devices import KnownGpus
@@ -21,7 +19,6 @@ from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.programs.process import ProbeProcess
 from kernelcast.exporter.simulate.nodes.kernel_log import SimulatedLog, SimulatedPosition
 from kernelcast.exporter.simulate.nodes.owners import SimulatedOwners
-from kernelcast.exporter.simulate.nodes.ports import PortTraffic, port_readings
 from kernelcast.exporter.simulate.process import DRIVER_VERSION
 from kernelcast.wire.identity import SIMULATED, Device
 
@@ -35,7 +32,6 @@ class NodeState:
         missing: UUIDs of the GPUs that fell off the bus.
         silent: UUIDs of GPUs whose samples are missing.
         hung: Whether NVML hangs.
-        ports: Traffic of the InfiniBand ports.
         processes: The programs' processes.
     """
 
@@ -43,7 +39,6 @@ class NodeState:
     missing: tuple[str, ...] = ()
     silent: frozenset[str] = frozenset()
     hung: bool = False
-    ports: tuple[PortTraffic, ...] = ()
     processes: tuple[ProbeProcess, ...] = ()
 
 
@@ -106,7 +101,6 @@ class SimulatedNode:
             counts=LogCounts(_nothing, _nothing),
         )
         self._programs = ProgramUsers(lambda: self.state.processes, owners.labels_of_pid)
-        self._port_starts = KeyedStarts(start_ns)
 
     def poll(self, now_ns: int) -> Iterable[Sample]:
         """Every sample of the node at a moment of its own clock, Unix nanoseconds."""
@@ -119,9 +113,6 @@ class SimulatedNode:
                 yield from (one for one in batch.samples if dict(one.attributes).get("UUID") not in silent)
             else:
                 yield from batch.samples
-        base = {"Hostname": self._hostname, "source": SIMULATED}
-        for port in port_readings(self.state.ports):
-            yield from port_samples(port, base, now_ns, self._port_starts)
 
 
 def described(device: Device) -> GpuReading:

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    KC_ABI = 4,
+    KC_ABI = 6,
     KC_BOUNDS = 401,      /* bucket bounds, one more than buckets */
     KC_BUCKETS = 400,     /* kernelcast.wire.histogram: indices -240 to 159 */
     KC_LOWEST = -240,
@@ -21,14 +21,14 @@ enum {
     KC_NAME_BYTES = 16384, /* longer names end in a hash of the whole */
     KC_ARENA_BYTES = 4 << 20,
     KC_INTERVALS = 1 << 16,
-    KC_STATES = 5,
+    KC_STATES = 6,
     KC_COPY_KINDS = 11,   /* CUpti_ActivityMemcpyKind 0 to 10 */
     KC_PINNED = 3,        /* unknown, pageable, pinned */
     KC_SYNCS = 5,         /* CUpti_ActivitySynchronizationType 0 to 4 */
 };
 
 enum kc_class { KC_COMPUTE, KC_COLLECTIVE, KC_COPY };
-enum kc_state { KC_IS_COMPUTE, KC_IS_COLLECTIVE, KC_IS_COPY, KC_IS_OVERLAP, KC_IS_IDLE };
+enum kc_state { KC_IS_COMPUTE, KC_IS_COLLECTIVE, KC_IS_COPY, KC_IS_OVERLAP, KC_IS_IDLE, KC_IS_UNKNOWN };
 
 typedef int (*kc_next_record)(uint8_t *buffer, size_t valid_bytes, void **record);
 
@@ -118,7 +118,7 @@ struct kc_drain {
     struct kc_counts counts;
 };
 
-_Static_assert(sizeof(void *) == 8 && sizeof(struct kc_kernel) == 88 && sizeof(struct kc_variant) == 88 && sizeof(struct kc_device) == 1040,
+_Static_assert(sizeof(void *) == 8 && sizeof(struct kc_kernel) == 88 && sizeof(struct kc_variant) == 88 && sizeof(struct kc_device) == 1048,
                "as probe/cupti/native.py unpacks them");
 
 #pragma GCC visibility push(default)

@@ -27,7 +27,10 @@ static enum kc_state state_at(const struct occupation *occupation, uint64_t now_
         return collective || copy ? KC_IS_OVERLAP : KC_IS_COMPUTE;
     if (collective)
         return KC_IS_COLLECTIVE;
-    return copy ? KC_IS_COPY : KC_IS_IDLE;
+    if (copy)
+        return KC_IS_COPY;
+    /* A kernel that runs has no record before it ends: after the latest one nobody knows. */
+    return now_ns < occupation->latest_ns ? KC_IS_IDLE : KC_IS_UNKNOWN;
 }
 
 /* Lets time pass up to a moment before which nothing else begins. */

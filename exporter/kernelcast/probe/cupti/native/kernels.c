@@ -138,16 +138,6 @@ void kernels_launch(const uint8_t *record, uint32_t device, uint32_t name, int t
     }
 }
 
-/* A CUDA graph as a whole: a launch of a graph, and none of a kernel's configuration. */
-void kernels_graph(uint32_t device, int timed, uint64_t duration_ns, struct kc_counts *counts)
-{
-    struct kernel *kernel = kernel_of(device, WHOLE_GRAPH, counts);
-    kernel->given.launches++;
-    kernel->given.graph_launches++;
-    if (timed)
-        durations_add(&kernel->durations, duration_ns);
-}
-
 static void give_variants(struct kc_drain *drain)
 {
     for (uint32_t at = 0; at < variant_count; at++) {

@@ -6,7 +6,6 @@
 
 int kernels_open(void);
 void kernels_launch(const uint8_t *record, uint32_t device, uint32_t name, int timed, struct kc_counts *counts);
-void kernels_graph(uint32_t device, int timed, uint64_t duration_ns, struct kc_counts *counts);
 uint32_t kernels_give(struct kc_drain *drain, struct kc_bucket *buckets, uint32_t most);
 
 #endif

@@ -27,7 +27,6 @@ int names_open(const char *class_rules)
     if (count == 0) {
         names[NO_NAME] = (struct kc_name){0, 0, KC_COMPUTE, NO_NAME};
         names[NO_NAME_COLLECTIVE] = (struct kc_name){0, 0, KC_COLLECTIVE, NO_NAME_COLLECTIVE};
-        names[WHOLE_GRAPH] = (struct kc_name){0, 0, KC_COMPUTE, WHOLE_GRAPH};
         count = RESERVED_NAMES;
     }
     given = 0;

@@ -4,8 +4,8 @@
 
 #include "activity.h"
 
-/* Launches without a name, and those beyond the limits, by class; CUDA graphs that are recorded as a whole. */
-enum { NO_NAME = 0, NO_NAME_COLLECTIVE = 1, WHOLE_GRAPH = 2, RESERVED_NAMES = 3 };
+/* Launches without a name, and those beyond the limits, by class. */
+enum { NO_NAME = 0, NO_NAME_COLLECTIVE = 1, RESERVED_NAMES = 2 };
 
 int names_open(const char *class_rules);
 void names_new_buffer(void);

@@ -3,7 +3,7 @@
  * Offsets were computed with offsetof() from NVIDIA's own cupti_activity.h of CUPTI 12.1, 12.9, 13.0 and 13.5, on x86-64,
  * and are the same in all of them: newer structs only append. Checked: CUpti_ActivityKernel5 to Kernel13 (Kernel4 lacks
  * the two graph fields), CUpti_ActivityMemcpy, Memcpy3 to Memcpy7, MemcpyPtoP to MemcpyPtoP4, Memset to Memset5,
- * CUpti_ActivitySynchronization and Synchronization2, GraphTrace and GraphTrace2. A record's length is CUPTI's own business: we go from one to the
+ * CUpti_ActivitySynchronization and Synchronization2. A record's length is CUPTI's own business: we go from one to the
  * next with cuptiActivityGetNextRecord, and read no further than the `_BYTES` below.
  */
 #ifndef KERNELCAST_RECORDS_H
@@ -19,7 +19,6 @@ enum record_kind { /* CUpti_ActivityKind */
     KIND_CONCURRENT_KERNEL = 10,
     KIND_MEMCPY2 = 22,
     KIND_SYNCHRONIZATION = 38,
-    KIND_GRAPH_TRACE = 51,
 };
 
 enum kernel_field {
@@ -69,14 +68,6 @@ enum sync_field {
     SYNC_BYTES = 40,
 };
 
-enum graph_field {
-    GRAPH_START = 8,
-    GRAPH_END = 16,
-    GRAPH_DEVICE = 24, /* that of the first node; INT_MAX where this is on the host */
-    GRAPH_CONTEXT = 32,
-    GRAPH_BYTES = 48,
-};
-
 static inline uint16_t u16_at(const uint8_t *record, int offset)
 {
     uint16_t value;
@@ -114,8 +105,6 @@ static inline size_t bytes_read(uint32_t kind)
         return MEMSET_BYTES;
     case KIND_SYNCHRONIZATION:
         return SYNC_BYTES;
-    case KIND_GRAPH_TRACE:
-        return GRAPH_BYTES;
     default:
         return 0;
     }

@@ -102,27 +102,6 @@ static void launch(const uint8_t *record, struct kc_counts *counts)
         counts->untimed++;
 }
 
-static void graph(const uint8_t *record, struct kc_counts *counts)
-{
-    uint32_t number = u32_at(record, GRAPH_DEVICE), context = u32_at(record, GRAPH_CONTEXT);
-    if (number == INT32_MAX)
-        number = device_of(context);
-    struct device *device = device_at(number);
-    if (!device) {
-        counts->malformed++;
-        return;
-    }
-    uint64_t start_ns = u64_at(record, GRAPH_START), end_ns = u64_at(record, GRAPH_END);
-    int timed = clock_timed(start_ns, end_ns);
-    if (context != INT32_MAX)
-        learn_context(context, number);
-    kernels_graph(number, timed, end_ns - start_ns, counts);
-    if (timed)
-        occupation_add(&device->occupation, start_ns, end_ns, KC_COMPUTE);
-    else
-        counts->untimed++;
-}
-
 /* The side in the host's memory decides between pageable and pinned: the source, except for copies to the host. */
 static int pinned(const uint8_t *record, uint32_t kind)
 {
@@ -200,8 +179,6 @@ static void record_of(const uint8_t *record, uint32_t kind, struct kc_counts *co
         copy(record, counts);
     else if (kind == KIND_MEMSET)
         fill(record, counts);
-    else if (kind == KIND_GRAPH_TRACE)
-        graph(record, counts);
     else
         synchronisation(record, counts);
 }

@@ -1,16 +1,18 @@
-"""A row of panels about InfiniBand and RoCE ports, on the page `node`: state, traffic, errors, congestion."""
+"""A row of panels about InfiniBand and RoCE ports, on the page `node`: state, traffic, errors, congestion.
+
+The values come from node_exporter.
+"""
 
 from typing import Final
 
-from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import liveness
+from kernelcast.grafana import node_exporter, promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, state_timeline, time_series
+from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue.devices import infiniband
 
-PORT: Final = "{{Hostname}} {{device}} port {{port}}"
-_BY: Final = "Hostname, device, port"
+PORT: Final = "{{nodename}} {{device}} port {{port}}"
+_BY: Final = "instance, device, port"
+_NEEDED: Final = "Needs node_exporter."
 
 
 def row() -> Row:
@@ -18,43 +20,53 @@ def row() -> Row:
     return Row("InfiniBand", (_state(), _traffic(), _errors(), _congestion()), collapsed=True)
 
 
+def traffic() -> str:
+    """Bytes a second over all ports of the node, both directions added."""
+    both = f"{promql.rate(node_exporter.PORT_RECEIVED)} + {promql.rate(node_exporter.PORT_TRANSMITTED)}"
+    return node_exporter.of_node(f"sum by (instance) ({both})")
+
+
+def _of_port(expr: str) -> str:
+    return node_exporter.of_node(f"max by ({_BY}) ({expr})")
+
+
 def _state() -> Placed:
-    text = PanelText("Ports", "Logical state of each port. A port without a cable is always down.")
+    text = PanelText("Ports", f"Logical state of each port. A port without a cable is always down. {_NEEDED}")
     states = {
         "1": ("down", "red"),
         "2": ("initialising", "orange"),
         "3": ("armed", "orange"),
         "4": ("active", "green"),
     }
-    query = Query(f"max by ({_BY}) ({promql.series(infiniband.STATE)})", PORT)
-    return state_timeline(text, [query], states)
+    return state_timeline(text, [Query(_of_port(node_exporter.PORT_STATE), PORT)], states)
 
 
 def _traffic() -> Placed:
-    text = PanelText("InfiniBand traffic", "Bytes a second in each direction.")
-    traffic = f"max by ({_BY}, direction) ({promql.rate(promql.series(infiniband.IO))})"
-    return time_series(text, [Query(traffic, f"{PORT} {{{{direction}}}}")], Axis("Bps", low=0))
+    text = PanelText("InfiniBand traffic", f"Bytes a second in each direction. {_NEEDED}")
+    queries = [
+        Query(_of_port(promql.rate(node_exporter.PORT_RECEIVED)), f"{PORT} receive"),
+        Query(_of_port(promql.rate(node_exporter.PORT_TRANSMITTED)), f"{PORT} transmit"),
+    ]
+    return time_series(text, queries, Axis("Bps", low=0))
 
 
 def _errors() -> Placed:
     text = PanelText(
         "InfiniBand errors",
-        "Errors over time, by the kernel's name. Symbol errors and recoveries point to a cable or a transceiver; "
-        "sequence and timeout errors to loss on the way.",
-        if_empty=EmptyText("No port had an error, or exporter.infiniband is off", liveness.row(infiniband.STATE)),
+        "Errors over time. Symbol errors and recoveries point to a cable or a transceiver; sequence errors and "
+        f"timeouts to loss on the way. {_NEEDED}",
     )
-    errors = f"max by ({_BY}, error) ({promql.marked(promql.series(infiniband.ERRORS))})"
-    return time_series(
-        text, [Query(errors, f"{PORT} {{{{error}}}}")], Axis("short", low=0, decimals=0), LineStyle(bars=True)
-    )
+    kinds = {**node_exporter.PORT_PHYSICAL_ERRORS, **node_exporter.PORT_LOSSES}
+    queries = [Query(_of_port(promql.marked(counter)), f"{PORT} {error}") for counter, error in kinds.items()]
+    return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
 def _congestion() -> Placed:
     text = PanelText(
         "InfiniBand congestion",
-        "Ticks a second in which a port had data and could not send, and RoCE's congestion notifications a second.",
+        "Ticks a second in which a port had data and could not send, and RoCE's congestion notifications a second. "
+        f"{_NEEDED}",
     )
-    waits = f"max by ({_BY}) ({promql.rate(promql.series(infiniband.TRANSMIT_WAIT))})"
-    events = f"max by ({_BY}, event) ({promql.rate(promql.series(infiniband.CONGESTION))})"
-    queries = [Query(waits, f"{PORT} waits"), Query(events, f"{PORT} {{{{event}}}}")]
+    kinds = {node_exporter.PORT_WAITS: "waits", **node_exporter.PORT_CONGESTION}
+    queries = [Query(_of_port(promql.rate(counter)), f"{PORT} {event}") for counter, event in kinds.items()]
     return time_series(text, queries, Axis("eps", low=0), width=24)

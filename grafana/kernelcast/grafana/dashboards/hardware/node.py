@@ -1,13 +1,13 @@
 """Panels of the page `node`: its GPUs, CPU, memory and links side by side, then GPU by GPU."""
 
 from kernelcast.grafana import node_exporter, promql
-from kernelcast.grafana.dashboards.hardware import accelerators, trouble
+from kernelcast.grafana.dashboards.hardware import accelerators, infiniband, trouble
 from kernelcast.grafana.dashboards.hardware.devices import GPU, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.catalogue.devices import device, infiniband, profiling
+from kernelcast.wire.catalogue.devices import device, profiling
 
 _KIBIBYTE = 1024
 _NODE_EXPORTER = "Needs node_exporter for the lines of the node itself."
@@ -66,14 +66,15 @@ def _memory() -> Placed:
 def _links() -> Placed:
     text = PanelText(
         "Links",
-        "Bytes a second over PCIe and NVLink of each GPU, and over the node's InfiniBand ports, both directions added.",
+        "Bytes a second over PCIe and NVLink of each GPU, and over the node's InfiniBand ports, both directions added. "
+        f"{_NODE_EXPORTER}",
         runbooks=("KernelcastGpuNvlinkDown",),
     )
     pcie = f"{each(profiling.PCIE_TX_BYTES)} + {each(profiling.PCIE_RX_BYTES)}"
     queries = [
         Query(pcie, f"{GPU} PCIe"),
         Query(f"{each_rate(device.NVLINK_BANDWIDTH)} * {_KIBIBYTE}", f"{GPU} NVLink"),
-        Query(f"sum by (Hostname) ({promql.rate(promql.series(infiniband.IO))})", "InfiniBand"),
+        Query(infiniband.traffic(), "InfiniBand"),
     ]
     return time_series(text, queries, Axis("Bps", low=0), height=6)
 

@@ -26,7 +26,7 @@ def rows() -> tuple[Row, ...]:
 
 
 _NOW: Final = {
-    "idle": ("GPU idle", "nothing ran: the program does not launch fast enough, waits for data, or has ended"),
+    "idle": ("GPU idle", "nothing ran between two activities: the program launches too slowly, or waits for data"),
     "collective": ("In collectives", "a collective ran: mostly a wait for other GPUs"),
     "copy": ("Copies alone", "data was copied and nothing was computed at the same time"),
 }
@@ -57,7 +57,7 @@ def _states() -> Placed:
     )
     spent = promql.seen_rate(kernel.DEVICE_TIME)
     query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
-    style = LineStyle(stacked=True, overrides=(grey("idle"),))
+    style = LineStyle(stacked=True, overrides=(grey("idle"), grey("unknown")))
     return time_series(text, [query], Axis("percentunit", low=0, high=1), style, width=24, height=6)
 
 

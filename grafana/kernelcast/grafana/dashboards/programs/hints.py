@@ -75,7 +75,7 @@ def _rolled_back_count() -> Placed:
         "Hints rolled back",
         "Hints that programs have rolled back in this time range, each process counted once.",
         EmptyText("none", liveness.PROGRAMS),
-        runbooks=("KernelcastHintRolledBack",),
+        runbooks=("KernelcastHintWaitsForApproval",),
     )
     outcomes = promql.series(kernel.HINT_OUTCOMES, extra=('state="rolled_back"',))
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "orange")))

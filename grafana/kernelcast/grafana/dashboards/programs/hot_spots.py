@@ -73,7 +73,7 @@ def ranking(*, height: int = 8) -> Placed:
         "speed. Queued is the mean time from the launching call to the start on the GPU; occupancy is the maximum for "
         "the launch configuration. Against usual: above 100 % the mean is longer than a day before, or than in the "
         "first minutes, with the same launch configuration and versions; empty where these have changed.",
-        runbooks=("KernelcastKernelSlower", "KernelcastKernelsBeyondCap"),
+        runbooks=("KernelcastKernelSlower",),
     )
     every = busy_seconds(free=("kernel",))
     share = f"topk({_TABLE_ROWS}, {promql.share(busy_seconds(), of=every, by=f'{_BY}, kernel_class')})"

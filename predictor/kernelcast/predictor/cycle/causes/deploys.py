@@ -121,8 +121,7 @@ class Deploys:
         self._describe(changes.runs)
         self._forget_accepted(changes.accepted, reasons)
         pending = np.isin(live, np.flatnonzero(self._since != EMPTY))
-        self._turn_back(live[pending], newest[pending] // self._source.histories.block_intervals)
-        block = self._source.common_block(live[pending], newest[pending]) if pending.any() else None
+        block = self._source.common_block(newest[pending]) if pending.any() else None
         if block is not None and block != self._block:
             self._block = block
             self._compare(live[pending], block)
@@ -132,10 +131,6 @@ class Deploys:
         named = {_program(one) for one in self._findings.values()}
         self.over = {program: reason for program, reason in reasons.items() if program not in named}
         return list(self._findings.values())
-
-    def _turn_back(self, rows: Ints, blocks: Ints) -> None:
-        """Move deploys that lie ahead of each row's block to it: the clock of the host was set back since then."""
-        self._since[rows] = np.minimum(self._since[rows], blocks)
 
     def _compare(self, rows: Ints, block: int) -> None:
         """Set the present duration of kernels that are slower; forget deploys that made none slower within a day."""

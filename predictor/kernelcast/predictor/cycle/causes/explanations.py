@@ -120,7 +120,7 @@ class Explanations:
     ) -> Iterator[tuple[int, bool, tuple[FoundCause | None, Excuse | None]]]:
         """Place of each kernel, whether the clock of its GPU is or was low, and the result of the rules.
 
-        Kernels with one newest block are evaluated together: hosts whose clock is ahead have later blocks than others.
+        Kernels with one newest block are evaluated together: hosts whose clock is behind have earlier blocks.
         """
         blocks = newest // self.source.histories.block_intervals
         for block in np.unique(blocks).tolist():

@@ -39,8 +39,6 @@ KNOWN_SHARE: Final = 0.5
 """Share of a GPU's kernels that other nodes run too, if they do the same work."""
 MAX_KERNELS_SHOWN: Final = 3
 """Kernels that a finding names as evidence, the slowest ones."""
-_OF_PROGRAMS: Final = frozenset({Cause.DEPLOY, Cause.UNEVEN_WORK})
-"""Causes of findings that concern a program, not the health of a GPU."""
 
 Worker = tuple[str, DeviceKey]
 """Program and GPU."""
@@ -107,14 +105,15 @@ class FleetComparison:
         if not len(rows):
             self._findings, self.compared = {}, 0
             return []
-        block = self._source.common_block(rows, newest)
+        block = self._source.common_block(newest)
         if block != self._block and self.shared.caught_up:
             self._block = block
             self._kernels.update(rows, known, changes)
             compared = self._compare(self._kernels.panel(self._judged(rows, newest), block), block)
             self._findings = self._findings_of(compared, live, known, block)
+            # A deploy concerns a program, not the health of a GPU.
             unhealthy = {
-                _device_of(one) for one in (*others, *self._findings.values()) if one.cause not in _OF_PROGRAMS
+                _device_of(one) for one in (*others, *self._findings.values()) if one.cause is not Cause.DEPLOY
             }
             self._offer(compared, unhealthy | self._alarmed(live), block)
         here = set(rows.tolist())

@@ -12,17 +12,18 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.causes import from_peers
+from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle.causes.device_faults import observed_finding
 from kernelcast.predictor.cycle.causes.device_panels import Labels
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
-from kernelcast.predictor.peers import PeerDetector, PeerGroups, PeerStep
+from kernelcast.predictor.peers import Basis, PeerDetector, PeerGroups, PeerStep, WorkerFinding
 from kernelcast.predictor.screening.blocks import row_medians
 from kernelcast.predictor.series.subjects import DURATION
-from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.cause_rules import SLOW_WORKER_PAGE
 from kernelcast.wire.catalogue.devices import device
-from kernelcast.wire.findings import Finding
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.findings import Finding, FindingEvidence, Severity
 
 FEWEST_WORKERS: Final = 4
 """With fewer, a worker is compared with its own past alone, as the baseline of each of its kernels does already."""
@@ -100,7 +101,7 @@ class Stragglers:
             job = self._job(self.jobs.get(program), rows)
             if job is not None:
                 present[program] = job
-                last = self._source.common_block(live[places], newest[places])
+                last = self._source.common_block(newest[places])
                 self._advance(job, last)
         self.jobs = present
         return [one for job in present.values() for one in self._findings(job)]
@@ -155,7 +156,7 @@ class Stragglers:
             # A worker that has just been restarted is not as fast as the others yet.
             values = np.where(process[:, place] == process[:, place - OPENING_BLOCKS], median[:, place], np.nan)
             if np.isfinite(values).any():
-                job.detector.observe(PeerStep.of_compute(last - (_KEPT_BLOCKS - 1 - place), job.panel(values)))
+                job.detector.observe(PeerStep(last - (_KEPT_BLOCKS - 1 - place), job.panel(values)))
         job.block = last
 
     def _blocks(self, rows: Ints, last: int) -> tuple[Floats, Ints]:
@@ -174,9 +175,18 @@ class Stragglers:
         for found in job.detector.findings:
             labels = job.labels[found.worker]
             end_ns = ((job.block or 0) + 1) * block_ns
-            where = from_peers.Where(labels, found.since_step * block_ns, end_ns, kernel.DURATION)
-            yield observed_finding(from_peers.straggler(found, where), labels, end_ns, DURATION)
+            yield observed_finding(
+                straggler(found, labels, found.since_step * block_ns, end_ns), labels, end_ns, DURATION
+            )
+
+
+def straggler(found: WorkerFinding, labels: Labels, begin_ns: int, end_ns: int) -> FoundCause:
+    """A worker that is slow against its peers, or against its own past where it has too few of them."""
+    against = "peers" if found.basis is Basis.PEERS else "baseline"
+    fact = FindingEvidence(DURATION, labels, found.own_seconds, found.reference_seconds, against, begin_ns, end_ns)
+    severity = Severity.PAGE if found.ratio >= SLOW_WORKER_PAGE else Severity.TICKET
+    return FoundCause(Cause.STRAGGLER, severity, (fact,))
 
 
 def _detector(groups: tuple[int, ...]) -> PeerDetector:
-    return PeerDetector(PeerGroups.unaligned(np.array(groups, np.int64)))
+    return PeerDetector(PeerGroups.of(np.array(groups, np.int64)))

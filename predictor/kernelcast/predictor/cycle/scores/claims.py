@@ -14,7 +14,6 @@ from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleReport
 from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, IntervalCoverage
 from kernelcast.predictor.cycle.scores.outcomes import Outcomes
-from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.run import MIN_BLOCKS
 
 
@@ -54,8 +53,7 @@ class Claims:
         self._settle_coverage()
         blocks = newest // self._source.histories.block_intervals - 1
         devices = self._source.attributes.device[rows]
-        ahead = self._source.ahead(rows, newest)
-        self.outcomes.settle(rows, blocks, self._detection.memory, devices, self._means, ahead)
+        self.outcomes.settle(rows, blocks, self._detection.memory, devices, self._means)
         self.outcomes.claim_breaches(evaluated, self._detection.memory, self._degradations.answered)
 
     def abstain(self, evaluated: Ints, report: CycleReport) -> None:
@@ -73,10 +71,6 @@ class Claims:
         for reason, which in reasons.items():
             report.abstentions[reason] += int(which.sum())
         report.abstentions[Abstention.UNUSABLE_WINDOW] += int((short & ~unlimited).sum())
-
-    def calibration(self, rows: Ints) -> Calibrator:
-        """Calibration of breach probabilities of rows: the site's own where it has enough outcomes."""
-        return self.outcomes.scoring.calibration(self.outcomes.classes(rows), scale=self._detection.seconds_scale)
 
     def claim_forecasts(self, made: dict[int, SeriesForecast], block: int) -> None:
         """Record forecasts that are published, made at the end of a block, until the predicted blocks have ended.
@@ -112,7 +106,7 @@ class Claims:
             due = block + max(round(horizon / self._block_seconds), 1)
             _, lower, upper = self.outcomes.published(row, horizon, found.bounds[horizon], found.surprise[horizon])
             metric = subject.without_variant.metric
-            self.scores.add(ForecastClaim(due, row, found.generation, metric, lower, upper, made=block))
+            self.scores.add(ForecastClaim(due, row, found.generation, metric, lower, upper))
 
     def _settle_coverage(self) -> None:
         """Score the intervals whose block has ended, by the mean of that block."""
@@ -126,7 +120,7 @@ class Claims:
             }
         due = np.array([(key[0], last) for key, last in newest.items() if pending[key] <= last], np.int64)
         means: dict[int, tuple[int, Floats]] = {}
-        # Rows with one newest block are read together: hosts whose clock is ahead have later blocks than others.
+        # Rows with one newest block are read together: hosts whose clock is behind have earlier blocks than others.
         for last in np.unique(due[:, 1]).tolist() if len(due) else ():
             rows = due[due[:, 1] == last, 0]
             means |= {

@@ -31,7 +31,6 @@ class ForecastClaim:
         generation: Count of series that the row has had so far.
         metric: Prometheus name of the published metric.
         lower, upper: Bounds as they were published, in the series' unit.
-        made: The newest block when they were published.
     """
 
     due: int
@@ -40,7 +39,6 @@ class ForecastClaim:
     metric: str
     lower: float
     upper: float
-    made: int = 0
 
     def contains(self, value: float) -> bool:
         """Whether a value lies within the interval, whose published bounds are at least 0."""
@@ -51,13 +49,11 @@ class IntervalCoverage:
     """Keeps claims until their block has ended, and the newest scores. Only the thread that runs cycles uses it.
 
     Attributes:
-        dropped: Number of claims that were refused because too many were pending, whose value never came, or whose
-            clock was ahead and has been set back.
+        dropped: Number of claims that were refused because too many were pending, or whose value never came.
     """
 
     def __init__(self) -> None:
         self._pending: dict[tuple[int, int], list[ForecastClaim]] = {}
-        self._newest: dict[tuple[int, int], int] = {}  # the last `made` of each key
         self._count = 0
         self._hits: dict[str, deque[bool]] = {}
         self.dropped = 0
@@ -69,7 +65,6 @@ class IntervalCoverage:
             return
         key = claim.row, claim.generation
         heapq.heappush(self._pending.setdefault(key, []), claim)
-        self._newest[key] = max(claim.made, self._newest.get(key, claim.made))
         self._count += 1
 
     def pending_rows(self) -> dict[tuple[int, int], int]:
@@ -85,25 +80,17 @@ class IntervalCoverage:
         """
         for key in list(self._pending):
             last = newest_block(*key)
-            if last is None or last < self._newest[key]:
-                self._drop(key, last)
             claims = self._pending[key]
+            if last is None:
+                self.dropped += len(claims)
+                self._count -= len(claims)
+                claims.clear()
             while last is not None and claims and claims[0].due <= last:
                 claim = heapq.heappop(claims)
                 self._count -= 1
                 self._score(claim, value_at(claim.row, claim.due))
             if not claims:
-                del self._pending[key], self._newest[key]
-
-    def _drop(self, key: tuple[int, int], last: int | None) -> None:
-        """Drop the claims of a series that has ended, or those made after its newest block: its clock was set back."""
-        claims = self._pending[key]
-        kept = [] if last is None else [one for one in claims if one.made <= last]
-        heapq.heapify(kept)
-        self._pending[key] = kept
-        self._newest[key] = max((one.made for one in kept), default=0)
-        self.dropped += len(claims) - len(kept)
-        self._count -= len(claims) - len(kept)
+                del self._pending[key]
 
     def coverage(self) -> dict[str, float]:
         """Share of the recent intervals that contained their value, by metric; absent until there are enough."""

@@ -13,7 +13,7 @@ from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.scoring.classes import class_number, series_number
 from kernelcast.predictor.scoring.intervals import LEVELS
-from kernelcast.predictor.scoring.pending import LATE_BLOCKS, MAX_PENDING
+from kernelcast.predictor.scoring.pending import MAX_PENDING
 from kernelcast.predictor.scoring.scores import Scoring
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.series.windows import EMPTY
@@ -22,8 +22,7 @@ MEDIAN: Final = LEVELS.index(0.5)
 MOST_SPAN: Final = 12
 """Blocks that a cycle settles at most at once; claims for earlier ones, after a gap, have no outcome.
 
-Series that are further behind most others, or further ahead than `LATE_BLOCKS`, are not scored: the clock of their host
-is wrong, and the claims and alerts of all others would be given up at their blocks.
+Series that are further behind most others are not scored: the clock of their host is wrong.
 """
 
 
@@ -44,7 +43,7 @@ class Outcomes:
         self._number: Ints = np.zeros(0, np.int64)
         self._class: Ints = np.zeros(0, np.int64)
         self._settled: Ints = np.zeros(0, np.int64)
-        self._wrong_clock: Bools = np.zeros(0, np.bool_)
+        self._behind: Bools = np.zeros(0, np.bool_)
         self._counted: Ints = np.full(0, EMPTY)  # by number of the GPU, the newest block in which it was counted
 
     def use_horizons(self, horizons_seconds: tuple[float, ...]) -> None:
@@ -59,9 +58,11 @@ class Outcomes:
             more = 2 * size - len(self._number)
             self._generation = np.r_[self._generation, np.full(more, EMPTY)]
             self._settled = np.r_[self._settled, np.full(more, EMPTY)]
-            self._wrong_clock = np.r_[self._wrong_clock, np.zeros(more, np.bool_)]
+            self._behind = np.r_[self._behind, np.zeros(more, np.bool_)]
             self._number, self._class = (np.r_[old, np.zeros(more, np.int64)] for old in (self._number, self._class))
         changed = self._generation[rows] != generations
+        again = rows[changed & (self._generation[rows] != EMPTY)]
+        self.scoring.give_up(self._number[again])
         for row in rows[changed].tolist():
             subject = self._subject_of(row)
             if subject is not None:
@@ -81,7 +82,6 @@ class Outcomes:
         memory: DetectorMemory,
         devices: Ints,
         means: Callable[[Ints, int], Floats],
-        ahead: Bools | None = None,
     ) -> None:
         """Compare claims with the newest blocks of the rows whose block is new.
 
@@ -91,15 +91,11 @@ class Outcomes:
             memory: Of the detector.
             devices: Shape (n,), number of each row's GPU.
             means: Means of some rows in a block.
-            ahead: Shape (n,), whether the clock of each row's host is known to be ahead; None for none.
         """
-        # The clock of the series' host was ahead and has been set back.
-        back = rows[self._settled[rows] > blocks]
-        self._settled[back] = EMPTY
-        self.scoring.give_up(self._number[back])
-        self._note_clocks(rows, blocks, blocks if ahead is None else blocks[~ahead])
+        if len(blocks):
+            self._behind[rows] = blocks < np.sort(blocks)[(len(blocks) - 1) // 2] - MOST_SPAN
         spans = np.where(self._settled[rows] == EMPTY, 1, np.clip(blocks - self._settled[rows], 0, MOST_SPAN))
-        fresh = np.flatnonzero((blocks > self._settled[rows]) & ~self._wrong_clock[rows])
+        fresh = np.flatnonzero((blocks > self._settled[rows]) & ~self._behind[rows])
         for block, span in np.unique(np.stack([blocks[fresh], spans[fresh]], axis=1), axis=0).tolist():
             mine = fresh[(blocks[fresh] == block) & (spans[fresh] == span)]
             part = rows[mine]
@@ -129,7 +125,7 @@ class Outcomes:
             memory: Of the detector.
             answered: Which horizons of some rows are published, shape (n, h).
         """
-        rows = rows[~self._wrong_clock[rows]]
+        rows = rows[~self._behind[rows]]
         probability = memory.probability[rows]
         share = -(-2 * rows.size * probability.shape[1] // MAX_PENDING)
         chosen = rows[self._number[rows] % max(share, 1) == 0]
@@ -158,7 +154,7 @@ class Outcomes:
         classes = self._class[rows]
         published = self.scoring.published_quantiles(quantiles, classes, horizon, surprise)
         _, first = np.unique(self._number[rows], return_index=True)
-        first = first[~self._wrong_clock[rows[first]]]
+        first = first[~self._behind[rows[first]]]
         mine = rows[first]
         self.scoring.claim_forecasts(
             block,
@@ -186,12 +182,6 @@ class Outcomes:
             classes, counts = np.unique(self._class[rows[which]], return_counts=True)
             for number, count in zip(classes.tolist(), counts.tolist(), strict=True):
                 self.scoring.abstain(number, reason, count)
-
-    def _note_clocks(self, rows: Ints, blocks: Ints, right: Ints) -> None:
-        """Note the rows whose newest block is far from most of those whose clock is right."""
-        if len(rows):
-            usual = np.sort(right)[(len(right) - 1) // 2]
-            self._wrong_clock[rows] = (blocks > usual + LATE_BLOCKS) | (blocks < usual - MOST_SPAN)
 
     def _count_gpus(self, devices: Ints, block: int) -> int:
         """Count the GPUs that were not counted in a block yet: the blocks of some end a cycle later than of others."""

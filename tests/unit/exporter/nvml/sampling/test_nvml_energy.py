@@ -38,10 +38,13 @@ class Metered:
         for reading in readings_mj:
             self.nvml.answers["0"]["nvmlDeviceGetTotalEnergyConsumption"] = reading
             self.seconds += every_seconds
-            self.batch = self.source.poll(NOW_NS + self.seconds * SECOND_NS)
+            now_ns = NOW_NS + self.seconds * SECOND_NS
+            self.batch = self.source.poll(now_ns)
             written = [one for one in self.batch.samples if one.metric is device.TOTAL_ENERGY and one.value is not None]
             shown += [int(str(one.value)) for one in written]
-            self.added_up = sum(float(str(one.value)) for one in self.meter.add_interval(self.batch.samples, ()))
+            self.added_up = sum(
+                float(str(one.value)) for one in self.meter.add_interval(self.batch.samples, (), now_ns)
+            )
         return shown
 
     @property

@@ -14,6 +14,7 @@ from kernelcast.exporter.nvml.sampling.inventory import find
 from kernelcast.exporter.nvml.sampling.processes import MAX_PROCESSES, Processes
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.running_time import RunningTime
 
 SECOND_NS = 1_000_000_000
 
@@ -34,8 +35,10 @@ class Read:
         self.gpus = find(nvml, Codes(nvml), 0)
         self.made = Processes(nvml, Codes(nvml), lambda *failure: self.failed.append(failure), proc=proc)
 
+        self.time = RunningTime()
+
     def uses(self, second: int = 10, at: int = 0) -> tuple[ProcessUse, ...]:
-        return self.made.read(self.gpus[at], second * SECOND_NS)
+        return self.made.read(self.gpus[at], self.time.at(second * SECOND_NS), self.time.ahead_ns)
 
 
 def reading(**answers: Any) -> Read:

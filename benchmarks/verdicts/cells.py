@@ -1,0 +1,345 @@
+"""Verdicts in a program with a virtual clock: `python -m benchmarks.verdicts.cells [CELL …] [--trials N] [--direct]`.
+
+Each trial is a program with a space of two values that change per step, a probe, and a share of 1 %; a step takes what
+the cell says. With `--direct` the experiment alone runs, without search and budget. The table has, for each cell, the
+true change of the mean time, the shares of the trials that were kept, rolled back, ended otherwise and had not ended,
+the median steps until the verdict, and the mean time over that of the untuned program.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from math import exp, sqrt
+from random import Random
+from statistics import fmean, median
+from typing import Any, Final, NamedTuple
+
+# The clock is replaced before the probe reads it. In the example the time of the search is added: it is charged, too.
+_now = [0.0]
+_searched = [0.0]
+time.perf_counter = lambda: _now[0] + _searched[0] * time.thread_time()
+time.perf_counter_ns = lambda: round(time.perf_counter() * 1e9)
+
+from kernelcast.probe.probe import Probe, ProbeSettings  # noqa: E402
+from kernelcast.probe.tuned import close  # noqa: E402
+from kernelcast.probe.tuned.space import SpaceTerms  # noqa: E402
+from kernelcast.tuning.experiment import Arm, Decision, Experiment  # noqa: E402
+
+Step = Callable[[bool], float]
+"""Takes whether the candidate is in force; returns the step's time, 1 for a typical step of the untuned program."""
+
+
+class Cell(NamedTuple):
+    """A kind of step: its true change of the mean time (negative is faster), and a maker of its steps."""
+
+    change: float
+    make: Callable[[Random, float], Step]
+
+
+def jitter(deviation: float) -> Callable[[Random, float], Step]:
+    """Log-normal times."""
+    offset = deviation * deviation / 2
+    return lambda random, change: lambda new: exp(random.gauss(-offset, deviation)) * (1 + change * new)
+
+
+def _level(level: Callable[[int, Random], float]) -> Callable[[Random, float], Step]:
+    """A level that does not depend on the arm, with jitter of 2 %."""
+
+    def make(random: Random, change: float) -> Step:
+        step = [random.randrange(1000)]
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            step[0] += 1
+            return level(step[0], random) * exp(random.gauss(0, 0.02)) * (1 + change * new)
+
+        return seconds
+
+    return make
+
+
+def tail(typical: float, rate: float, times: float, kept_rate: float = 0.0) -> Callable[[Random, float], Step]:
+    """Typical steps of the candidate take `typical`, one in 1 / `rate` takes `times` as long."""
+
+    def make(random: Random, _change: float) -> Step:
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            is_tail = random.random() < (rate if new else kept_rate)
+            return (typical if new else 1.0) * (times if is_tail else 1.0) * exp(random.gauss(0, 0.02))
+
+        return seconds
+
+    return make
+
+
+def bursts(size: float, begins: float, ends: float) -> Callable[[Random, float], Step]:
+    """A neighbour that comes and goes, whatever arm runs."""
+
+    def make(random: Random, change: float) -> Step:
+        busy = [False]
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            if random.random() < (ends if busy[0] else begins):
+                busy[0] = not busy[0]
+            return (size if busy[0] else 1.0) * exp(random.gauss(0, 0.02)) * (1 + change * new)
+
+        return seconds
+
+    return make
+
+
+def wandering(deviation: float, steps: float) -> Callable[[Random, float], Step]:
+    """First-order autoregressive drift."""
+
+    def make(random: Random, change: float) -> Step:
+        keep, level = exp(-1 / steps), [random.gauss(0, deviation)]
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            level[0] = keep * level[0] + random.gauss(0, deviation * sqrt(1 - keep * keep))
+            return exp(level[0] + random.gauss(0, 0.02)) * (1 + change * new)
+
+        return seconds
+
+    return make
+
+
+def settling(steps: int, times: float, *, once: bool = False, both: bool = False) -> Callable[[Random, float], Step]:
+    """The first steps after a change take `times` as long: once only, or after each change; of both arms or one."""
+
+    def make(random: Random, change: float) -> Step:
+        state = {"arm": False, "since": 10**6, "seen": 0}
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            state["since"] = 0 if new != state["arm"] else state["since"] + 1
+            state["arm"] = new
+            state["seen"] += new
+            is_cold = state["seen"] <= steps if once else state["since"] < steps
+            slow = times if is_cold and (new or both) else 1.0
+            return slow * exp(random.gauss(0, 0.02)) * (1 + change * new)
+
+        return seconds
+
+    return make
+
+
+def late(after: int, before: float) -> Callable[[Random, float], Step]:
+    """A step of the candidate takes `before` until it has run `after` steps in a row, then 1 + `change`."""
+
+    def make(random: Random, change: float) -> Step:
+        since = [0]
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            since[0] = since[0] + 1 if new else 0
+            factor = 1.0 if not new else before if since[0] <= after else 1 + change
+            return factor * exp(random.gauss(0, 0.02))
+
+        return seconds
+
+    return make
+
+
+def delayed(lag: int) -> Callable[[Random, float], Step]:
+    """A step takes the time of the arm some steps ago."""
+
+    def make(random: Random, change: float) -> Step:
+        arms = [False] * lag
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            arms.append(new)
+            return exp(random.gauss(0, 0.02)) * (1 + change * arms.pop(0))
+
+        return seconds
+
+    return make
+
+
+def unsynchronised(every: int) -> Callable[[Random, float], Step]:
+    """Steps take a fifth of their time; every so many, one waits for what the device has not done yet."""
+
+    def make(random: Random, change: float) -> Step:
+        state = [0.0, random.randrange(every)]
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            state[0] += 0.8 * exp(random.gauss(0, 0.02)) * (1 + change * new / 0.8)
+            state[1] += 1
+            debt = 0.0
+            if state[1] % every == 0:
+                debt, state[0] = state[0], 0.0
+            return 0.2 + debt
+
+        return seconds
+
+    return make
+
+
+def _periodic(period: int) -> Callable[[Random, float], Step]:
+    return _level(lambda step, _: 1.1 if step % period == 0 else 1.0)
+
+
+NOISES: Final[dict[str, Callable[[Random, float], Step]]] = {
+    "plain": jitter(0.02),
+    "sigma10": jitter(0.10),
+    "drift": wandering(0.05, 200),
+    "slower": _level(lambda step, _: exp(0.0002 * min(step, 6000))),
+    **{f"period{period}": _periodic(period) for period in (2, 5, 6, 7, 12)},
+    "throttle": _level(lambda step, _: 1.3 if step // 150 % 3 == 0 else 1.0),
+    "gc": _level(lambda step, _: 3.0 if step % 50 == 0 else 1.0),
+    "bimodal": _level(lambda _, random: 2.0 if random.random() < 0.2 else 1.0),
+    "burst": bursts(1.5, 0.02, 0.1),
+}
+LATE_HARM: Final = 200
+
+CELLS: Final[dict[str, Cell]] = {
+    # kept though slower in the mean: the promise
+    "tail30": Cell(0.94 * (1 + 5 / 30) - 1, tail(0.94, 1 / 30, 6)),
+    "tail12": Cell(0.90 * (1 + 3 / 12) - 1, tail(0.90, 1 / 12, 4)),
+    "tail100": Cell(0.0, tail(1 / 1.05, 1 / 100, 6)),
+    "tail20": Cell(0.0, tail(1 / 1.25, 1 / 20, 6)),
+    "tail200": Cell(0.0, tail(1 / 1.025, 1 / 200, 6)),
+    "late20_harm": Cell(0.10, late(20, 0.95)),
+    "late200_harm": Cell(0.10, late(LATE_HARM, 0.95)),
+    **{f"{name}_0": Cell(0.0, make) for name, make in NOISES.items()},
+    "sigma25_0": Cell(0.0, jitter(0.25)),
+    "tails_both_0": Cell(0.0, tail(1.0, 1 / 30, 6, 1 / 30)),
+    # found
+    **{f"{name}_5": Cell(-0.05, make) for name, make in NOISES.items() if name not in ("bimodal", "burst")},
+    "sigma25_10": Cell(-0.10, jitter(0.25)),
+    "burst_10": Cell(-0.10, bursts(1.5, 0.02, 0.1)),
+    "bimodal_10": Cell(-0.10, NOISES["bimodal"]),
+    "tails_both_20": Cell(-0.20, tail(0.8, 1 / 30, 6, 1 / 30)),
+    # settling
+    "compile3_5": Cell(-0.05, settling(3, 20, once=True)),
+    "compile20_5": Cell(-0.05, settling(20, 3, once=True)),
+    "cold3_both_5": Cell(-0.05, settling(3, 1.5, both=True)),
+    "cold3_new_5": Cell(-0.05, settling(3, 1.5)),
+    "cold20_new_5": Cell(-0.05, settling(20, 1.3)),
+    "lag2_5": Cell(-0.05, delayed(2)),
+    "lag8_5": Cell(-0.05, delayed(8)),
+    "debt10_5": Cell(-0.05, unsynchronised(10)),
+    "late20_5": Cell(-0.05, late(20, 1.0)),
+}
+
+
+class Ended(NamedTuple):
+    """A trial: its decision (`open` without one), steps until it, mean time, and whether the candidate is in force."""
+
+    decision: str
+    steps: int
+    mean: float
+    in_force: bool
+
+
+def run_program(make: Callable[[Random, float], Step], change: float, seed: int, steps: int) -> Ended:
+    """Run a program of some steps with a probe that searches a space of two values."""
+    seconds = make(Random(seed), change)
+    _now[0] = began = 1000.0
+    probe = Probe(ProbeSettings("cells", rank=str(seed)), {})
+    try:
+        space = probe.space("value", {"value": [0, 1]}, start={"value": 0}, terms=SpaceTerms(per="step"))
+        decision, ended_at = "open", steps
+        for step in range(steps):
+            _now[0] += 0.01 * seconds(bool(space.value))
+            probe.step(items=1)
+            if step % 64 == 0 and decision == "open":
+                outcomes = [one for one in probe.outcomes if one.decision]
+                if outcomes:
+                    decision, ended_at = f"{outcomes[-1].decision}", step
+        decision = ([one.decision for one in probe.outcomes if one.decision] or ["open"])[-1]
+        return Ended(str(decision), ended_at, (_now[0] - began) / (0.01 * steps), bool(space.value))
+    finally:
+        probe.abandon()
+
+
+def run_direct(make: Callable[[Random, float], Step], change: float, seed: int, steps: int) -> Ended:
+    """Run an experiment alone."""
+    seconds = make(Random(seed), change)
+    experiment = Experiment(seed=seed)
+    total = 0.0
+    for step in range(1, steps):
+        arm = experiment.next_arm()
+        took = seconds(arm is Arm.CANDIDATE)
+        total += took
+        experiment.record(arm, took)
+        if verdict := experiment.verdict():
+            return Ended(verdict.decision.value, step, total / step, verdict.decision is Decision.KEPT)
+    return Ended("open", steps, total / steps, in_force=False)
+
+
+def run_example(seed: int, seconds: float) -> tuple[str, float, float, float]:
+    """Run the documented example: a decorated function of 5 ms with a check and 512 configurations.
+
+    Returns:
+        The decision, the time until it, the share of it that trials cost, and the kept time over the best.
+    """
+    random = Random(seed)
+    axes = {name: [2**power for power in range(8)] for name in ("bx", "by", "unroll")}
+    best = {name: random.choice(values) for name, values in axes.items()}
+
+    def factor(c: Any) -> float:
+        distances = [abs(c[name].bit_length() - best[name].bit_length()) for name in axes]
+        return float(1 + 0.04 * distances[0] + 0.03 * distances[1] + 0.02 * distances[2])
+
+    _now[0], _searched[0] = 1000.0, 1.0
+    probe = Probe(ProbeSettings("example", rank=str(seed)), {})
+    began = time.perf_counter()
+    try:
+        space = probe.space("conv", axes, start={"bx": 8, "by": 8, "unroll": 8}, check=close(rtol=1e-3))
+
+        def call(c: Any) -> float:
+            _now[0] += 0.005 * factor(c) * exp(random.gauss(0, 0.02))
+            return 1.0
+
+        tuned = space.tuned(call)
+        decided: list[str] = []
+        while not decided and time.perf_counter() - began < seconds:
+            for _ in range(50):
+                tuned()
+            decided = [str(one.decision) for one in probe.outcomes if one.decision and one.decision != "failed"]
+        budget = probe.recorder.budget
+        passed = time.perf_counter() - began
+        kept = factor({name: getattr(space, name) for name in axes})
+        print(f"seed {seed}: {probe.outcomes[0].reason}")
+        return (decided or ["open"])[-1], passed, budget.lost_ns / 1e9 / passed, kept
+    finally:
+        probe.abandon()
+        _searched[0] = 0.0
+
+
+def main() -> int:
+    """Run the cells and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.verdicts.cells", description=__doc__)
+    parser.add_argument("cell", nargs="*", help=f"default: all of {', '.join(CELLS)}")
+    parser.add_argument("--trials", type=int, default=100, help="trials of a cell; default: 100")
+    parser.add_argument("--steps", type=int, default=20_000, help="steps of a program; default: 20,000")
+    parser.add_argument("--direct", action="store_true", help="the experiment alone, without search and budget")
+    parser.add_argument("--seed", type=int, default=1, help="of everything random; default: 1")
+    parser.add_argument("--example", action="store_true", help="the documented example instead: time to its verdict")
+    chosen = parser.parse_args()
+    if chosen.example:
+        print(f"{'seed':>5}{'decision':>14}{'seconds':>9}{'cost':>8}{'kept/best':>11}")
+        for seed in range(chosen.seed, chosen.seed + chosen.trials):
+            decision, seconds, cost, kept = run_example(seed, 1200.0)
+            print(f"{seed:>5}{decision:>14}{seconds:>9.0f}{cost:>8.4f}{kept:>11.3f}", flush=True)
+        return 0
+    run = run_direct if chosen.direct else run_program
+    print(
+        f"{'cell':16}{'change':>8}{'kept':>7}{'back':>7}{'else':>7}{'open':>7}{'steps':>8}{'mean':>8}{'in force':>10}"
+    )
+    for name in chosen.cell or CELLS:
+        cell = CELLS[name]
+        ended = [
+            run(cell.make, cell.change, chosen.seed * 1_000_000 + trial, chosen.steps) for trial in range(chosen.trials)
+        ]
+        count = Counter(one.decision for one in ended)
+        kept, back, undecided = count["kept"], count["rolled_back"], count["open"]
+        other = len(ended) - kept - back - undecided
+        shares = "".join(f"{number / len(ended):>7.3f}" for number in (kept, back, other, undecided))
+        in_force = sum(one.in_force for one in ended) / len(ended)
+        steps = median(one.steps for one in ended)
+        mean = fmean(one.mean for one in ended)
+        print(f"{name:16}{cell.change:>+8.3f}{shares}{steps:>8.0f}{mean:>8.3f}{in_force:>10.3f}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
