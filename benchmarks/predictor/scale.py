@@ -158,7 +158,8 @@ def _panel(memory: FullMemory, rows: Ints, newest: int) -> SeriesBlocks:
     process = histories.processes(rows, newest)
     version = np.full(process.shape, -1)
     phase = np.full(len(rows), (newest + 1) % histories.hour_blocks, np.int64)
-    return SeriesBlocks(mean, median, load, process, version, histories.hours(rows, newest), phase)
+    hours, load_hours = histories.hours(rows, newest), histories.hours(loads, newest)[place]
+    return SeriesBlocks(mean, median, load, process, version, hours, phase, load_hours)
 
 
 def _traits(memory: FullMemory, rows: Ints) -> Traits:

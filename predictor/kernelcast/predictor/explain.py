@@ -15,6 +15,7 @@ from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.passage.first_passage import QUANTILES
 from kernelcast.predictor.passage.run import MIN_BLOCKS
+from kernelcast.predictor.passage.season import rhythm
 from kernelcast.predictor.scoring.published import duration_label
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.series.windows import EMPTY, Windows
@@ -101,6 +102,7 @@ def _knows(cycle: Cycle, row: int) -> dict[str, Any]:
         "cause_of_a_breach": str(meaning.cause),
         "history_blocks": int(memory.reach[row]),
         "block_seconds": cycle.block_seconds,
+        "season": str(rhythm(cycle.histories.hours(np.array([row])), cycle.detection.day_hours)[0]),
         "baseline": _number(memory.baseline[row]),
         "limit": _number(memory.limit[row]),
         "limit_from": _source(cycle, row),

@@ -51,6 +51,11 @@ class Detection:
         self._options = self._run_options()
         self._shared: Bools = np.zeros(1, np.bool_)
 
+    @property
+    def day_hours(self) -> int:
+        """Hours of 12 blocks in a day, as `DetectorOptions.day_hours`."""
+        return self._options.day_hours
+
     def change(self) -> None:
         """Apply changed horizons."""
         horizons = self._source.attributes.all_horizons_seconds

@@ -5,6 +5,7 @@ the power beside a temperature.
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -115,9 +116,12 @@ class PanelSource:
         mean, median = self.trials.masked(rows, newest, mean[:, kept], median[:, kept])
         hours = self.histories.hours(rows, newest)
         begun = np.flatnonzero(np.isfinite(hours).any(axis=0))
-        hours = hours[:, int(begun[0]) if len(begun) else hours.shape[1] :]
+        kept_hours = slice(int(begun[0]) if len(begun) else hours.shape[1], None)
         phase = np.full(len(rows), (newest + 1) % self.histories.hour_blocks, np.int64)
-        return SeriesBlocks(mean, median, self._load(rows, newest)[:, kept], process, version, hours, phase)
+        load, load_hours = self._load(rows, newest)
+        return SeriesBlocks(
+            *(mean, median, load[:, kept], process, version, hours[:, kept_hours], phase, load_hours[:, kept_hours])
+        )
 
     def present_process(self, rows: Ints) -> Ints:
         """Number of the process of each row now, counted as in `blocks`."""
@@ -154,10 +158,17 @@ class PanelSource:
 
     def companion_blocks(self, metric: str, rows: Ints, newest: int) -> Floats:
         """Medians of a companion's blocks, shape (n, b); NaN where there is none."""
+        return self._of_companion(metric, rows, lambda others: self.histories.blocks(others, newest)[1])
+
+    def companion_hours(self, metric: str, rows: Ints, newest: int) -> Floats:
+        """Hours of a companion, shape (n, h); NaN where there is none."""
+        return self._of_companion(metric, rows, lambda others: self.histories.hours(others, newest))
+
+    def _of_companion(self, metric: str, rows: Ints, read: Callable[[Ints], Floats]) -> Floats:
         with self.lock:
             others = self.attributes.companion(metric, rows, self.windows)
         wanted, place = np.unique(others, return_inverse=True)
-        found = self.histories.blocks(np.maximum(wanted, 0), newest)[1]
+        found = read(np.maximum(wanted, 0))
         found[wanted == NONE] = np.nan
         values: Floats = found[place]
         return values
@@ -180,11 +191,15 @@ class PanelSource:
         free, reserved = (self.latest(metric, rows) for metric in _MEMORY)
         return self.latest(_USED, rows) + free + np.nan_to_num(reserved)
 
-    def _load(self, rows: Ints, newest: int) -> Floats:
-        length = self.histories.blocks(rows[:0], newest)[0].shape[1]
-        load = np.full((len(rows), length), np.nan)
+    def _load(self, rows: Ints, newest: int) -> tuple[Floats, Floats]:
+        """Blocks and hours of the rows' load; NaN where they have none."""
+        blocks, hours = (
+            np.full((len(rows), kept.shape[1]), np.nan)
+            for kept in (self.histories.blocks(rows[:0], newest)[0], self.histories.hours(rows[:0], newest))
+        )
         for number, meaning in enumerate(self.attributes.meanings):
             mine = np.flatnonzero(self.attributes.meaning[rows] == number)
             if meaning.load is not None and len(mine):
-                load[mine] = self.companion_blocks(meaning.load.prometheus_name, rows[mine], newest)
-        return load
+                blocks[mine] = self.companion_blocks(meaning.load.prometheus_name, rows[mine], newest)
+                hours[mine] = self.companion_hours(meaning.load.prometheus_name, rows[mine], newest)
+        return blocks, hours

@@ -2,7 +2,7 @@
 
 `run` calls `evaluate` at the ends of blocks. The steps: limit (given, or a multiple of the learnt baseline), the
 part that the load explains, season, trend, first passage; then, where they come sooner, the passages of the daily
-peaks and at usual load. Series are divided by their limit and directed so that a rise is
+peaks, at usual load, and of days at usual load. Series are divided by their limit and directed so that a rise is
 bad.
 """
 
@@ -25,12 +25,12 @@ from kernelcast.predictor.passage.excursions import (
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise
-from kernelcast.predictor.passage.peaks import Peaks, daily_peaks
+from kernelcast.predictor.passage.peaks import daily_peaks
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.season import Season, learn
 from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, Trend, estimate
-from kernelcast.predictor.passage.wear import Wear, at_usual_load
+from kernelcast.predictor.passage.wear import Wear, at_usual_load, by_day
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
@@ -100,7 +100,7 @@ class Evaluation:
         )
 
 
-def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested series
+def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and tested series; one line a step
     blocks: SeriesBlocks,
     traits: Traits,
     *,
@@ -188,14 +188,21 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         rising = peaks.rising & ~opening & ~erratic & ~beyond & (learnt.since <= begins)
         if rising.any():
             headroom = (target - peaks.level - np.nan_to_num(offset))[rising]
-            by_day = later(_by_peaks(peaks, trend, quiet).rows(rising), headroom, *_neither(headroom))
-            passage = _sooner(passage, rising, by_day)
+            slow = _daily(peaks.level, peaks.rise, trend, quiet).rows(rising)
+            passage = _sooner(passage, rising, later(slow, headroom, *_neither(headroom)))
     loaded = np.isfinite(blocks.load).any(axis=1) & ~own & ~opening
     if loaded.any():
         wear = at_usual_load(values[loaded], blocks.load[loaded])
         worn, headroom = _by_wear(wear, target[loaded], settling[loaded], begins[loaded])
         reach = np.maximum(REACH_KNOWN * worn.age, LEAST_REACH)
         passage = _sooner(passage, loaded, later(worn, headroom, *_neither(headroom), reach=reach))
+    wears = np.isfinite(blocks.load_hours).any(axis=1) & ~own & ~opening & ~beyond
+    if day_hours and wears.any():
+        days = by_day((direction * blocks.hours)[wears], blocks.load_hours[wears], day_hours)
+        headroom = np.nan_to_num(target[wears] - days.level, nan=np.inf)
+        slow = _daily(days.level, days.slope, trend.rows(wears), days.noise)
+        slow = replace(slow, error=days.error / DAY_BLOCKS)
+        passage = _sooner(passage, wears, later(slow, headroom, *_neither(headroom)))
     return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
 
 
@@ -233,12 +240,12 @@ def _noise_below(values: Floats, slow: Bools, trend: Trend) -> tuple[Floats, Flo
     return noise, correlation
 
 
-def _by_peaks(peaks: Peaks, trend: Trend, noise: Floats) -> Trend:
-    """Trend from day to day, from the highest hour of the last day."""
-    slope, none = peaks.rise / DAY_BLOCKS, np.zeros(len(noise))
+def _daily(level: Floats, rise: Floats, trend: Trend, noise: Floats) -> Trend:
+    """Trend from day to day, from a level of the last day; the noise is also the error of a day's level."""
+    slope, none = rise / DAY_BLOCKS, np.zeros(len(noise))
     return replace(
         trend,
-        level=peaks.level,
+        level=level,
         slope=slope,
         straight=slope,
         eased=slope,

@@ -10,6 +10,7 @@ reach at the next peak.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 import numpy as np
@@ -31,6 +32,30 @@ _AGREEING_BLOCKS: Final = 47
 """Blocks over which days must agree before a rise within the range of the whole day counts: four hours."""
 _AGREEING_DAYS: Final = 3
 """Days that must agree."""
+
+
+class Rhythm(StrEnum):
+    """What the past of a series shows of its season."""
+
+    UNKNOWN = "unknown"
+    DAY = "day"
+    WEEK = "week"
+
+
+def rhythm(hours: Floats, day_hours: int) -> list[Rhythm]:
+    """Season of each series: of a day after one day, of a week after eight.
+
+    Args:
+        hours: Shape (n, h), as for `learn`.
+        day_hours: Hours of a day; 0 where they do not divide it.
+    """
+    known = np.isfinite(hours)
+    length = np.where(known.any(axis=1), known.shape[1] - np.argmax(known, axis=1), 0)
+    week = length >= (_WEEKS[0] * 7 + 1) * day_hours
+    return [
+        Rhythm.UNKNOWN if not day_hours or long <= day_hours else Rhythm.WEEK if weekly else Rhythm.DAY
+        for long, weekly in zip(length.tolist(), week.tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -56,6 +56,7 @@ class SeriesBlocks:
         version: Shape (n, b), number of the code version; -1 where it is not known.
         hours: Shape (n, h), of the hours before, the last whole one last; NaN where one has no value.
         phase: Shape (n,), blocks since the end of the last whole hour.
+        load_hours: Shape (n, h), the load in the same hours.
     """
 
     mean: Floats
@@ -65,6 +66,7 @@ class SeriesBlocks:
     version: Ints
     hours: Floats
     phase: Ints
+    load_hours: Floats
 
     @classmethod
     def of(  # noqa: PLR0913  the attributes
@@ -91,7 +93,8 @@ class SeriesBlocks:
         """
         kind = np.zeros(len(mean), np.bool_) if averaged is None else averaged
         hours, phase = hours_of(mean, median, kind, first)
-        return cls(mean, median, load, process, version, hours=hours, phase=phase)
+        load_hours, _ = hours_of(load, load, np.zeros(len(mean), np.bool_), first)
+        return cls(mean, median, load, process, version, hours=hours, phase=phase, load_hours=load_hours)
 
     def until(self, end: int) -> "SeriesBlocks":
         """The blocks before a place, at most two days of them, and the hours before it, at most five weeks."""
@@ -99,14 +102,16 @@ class SeriesBlocks:
         phase = self.phase - (self.mean.shape[1] - end)
         later = -int(phase.min(initial=0) // HOUR_BLOCKS)
         ended = self.hours.shape[1] - later
+        hours = slice(max(ended - KEPT_HOURS, 0), ended)
         return SeriesBlocks(
             self.mean[:, part],
             self.median[:, part],
             self.load[:, part],
             self.process[:, part],
             self.version[:, part],
-            self.hours[:, max(ended - KEPT_HOURS, 0) : ended],
+            self.hours[:, hours],
             phase + later * HOUR_BLOCKS,
+            self.load_hours[:, hours],
         )
 
     def at_ends(self, ends: Sequence[int]) -> tuple["SeriesBlocks", Ints]:
@@ -121,8 +126,9 @@ class SeriesBlocks:
         if len(parts) == 1:
             return parts[0], np.zeros(len(self.mean), np.int64)
         before = [parts[-1].mean.shape[1] - part.mean.shape[1] for part in parts]
-        names = ("mean", "median", "load", "process", "version", "hours", "phase")
-        columns: dict[str, Any] = {name: _together([getattr(part, name) for part in parts]) for name in names}
+        columns: dict[str, Any] = {
+            name: _together([getattr(part, name) for part in parts]) for name in SeriesBlocks.__slots__
+        }
         return SeriesBlocks(**columns), np.repeat(before, len(self.mean)).astype(np.int64)
 
     def rows(self, chosen: Bools | Ints) -> "SeriesBlocks":

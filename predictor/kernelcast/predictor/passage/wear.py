@@ -4,7 +4,8 @@ T = a + R P, with P seen at once, after half an hour and after an hour, as the G
 squares over two days. Where P did not vary, R is not identifiable and the series says nothing of this kind. Blocks at
 less than a share of the usual high load are left out, so that like is compared with like; others are scaled to it.
 
-`detector` estimates a trend of them beside that of the series itself.
+`detector` estimates a trend of them beside that of the series itself. Wear slower than a day is seen in hours: a line
+through the medians of the last days at the usual high load. Days without such a load, as weekends, do not count.
 """
 
 from dataclasses import dataclass
@@ -16,20 +17,45 @@ from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.passage.series import HOUR_BLOCKS
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
-_MEMORIES: Final = (0.0, 6.0, 12.0)
-"""Blocks after which each of the smoothed loads has come within 37 % of a new one: at once, half an hour, an hour."""
-_LEAST_BLOCKS: Final = 72
-"""Blocks with both values that a fit needs."""
-_NEWEST_BLOCKS: Final = 96
-"""Newest blocks that are left out of the fit, eight hours."""
 _HIGH_SHARE: Final = 0.9
 """Quantile of the heat that is the usual high load."""
 _ALIKE_SHARE: Final = 0.6
 """Share of that heat from which a block is compared."""
 _LEAST_EXPLAINED: Final = 0.8
 """Share of the variance that the load must explain: then the standard error of R is far below a tenth."""
-_SETTLING_BLOCKS: Final = 3
-"""Blocks after a rise of the load that are left out."""
+_DAYS: Final = 7
+"""Days of hours among which the load's effect is estimated."""
+_LINE_DAYS: Final = 4
+"""Newest days at a high load through which the line goes: wear accelerates."""
+_LEAST_DAYS: Final = 3
+"""Such days that a line needs."""
+_DAY_HOURS: Final = 3
+"""Hours at a high load that a day needs."""
+_DAY_ERROR: Final = 0.5
+"""Error of a day's median in standard deviations of an hour: a day of hours with a memory is worth four."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What the length of a column decides.
+
+    Attributes:
+        memories: Columns after which each of the smoothed loads has come within 37 % of a new one; 0 is at once.
+        least: Columns with both values that a fit needs.
+        newest: Newest columns that are left out of it where enough is left.
+        settling: Columns after a rise of the load that are left out.
+    """
+
+    memories: tuple[float, ...]
+    least: int
+    newest: int
+    settling: int
+
+
+_BLOCKS: Final = _Columns(memories=(0.0, 6.0, 12.0), least=72, newest=96, settling=3)
+"""Blocks: at once, after half an hour and an hour; without the newest eight hours."""
+_HOURS: Final = _Columns(memories=(0.0, 1.0), least=24, newest=24, settling=0)
+"""Hours: at once and after an hour; without the newest day."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +73,23 @@ class Wear:
     misfit: Floats
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SlowWear:
+    """Wear from day to day, shape (n,).
+
+    Attributes:
+        level: The line now, lifted by what a day's peak is usually above its median; NaN without a line.
+        slope: Of the line, a day.
+        error: Standard error of the slope.
+        noise: Standard deviation of a day's median.
+    """
+
+    level: Floats
+    slope: Floats
+    error: Floats
+    noise: Floats
+
+
 def at_usual_load(values: Floats, load: Floats) -> Wear:
     """Scale series to their usual high load.
 
@@ -54,12 +97,75 @@ def at_usual_load(values: Floats, load: Floats) -> Wear:
         values: Shape (n, b), relative to the limit.
         load: Shape (n, b), of the same series; NaN where it is not known.
     """
-    smoothed = np.stack([_smoothed(load, memory) for memory in _MEMORIES], axis=2)
+    found, known = _scaled(values, load, _BLOCKS)
+    whole = found.shape[1] // HOUR_BLOCKS * HOUR_BLOCKS
+    hourly = row_medians(found[:, found.shape[1] - whole :].reshape(-1, HOUR_BLOCKS)).reshape(len(found), -1)
+    misfit = MAD_TO_SIGMA * row_medians(np.abs(hourly - row_medians(hourly)[:, None]))
+    return Wear(found, known, np.nan_to_num(misfit))
+
+
+def by_day(hours: Floats, load_hours: Floats, day_hours: int) -> SlowWear:
+    """Lines through days at the usual high load; days end now.
+
+    Args:
+        hours: Shape (n, h), relative to the limit; NaN where unknown.
+        load_hours: Shape (n, h), of the same hours.
+        day_hours: Hours of a day, at least 1.
+    """
+    days = min(hours.shape[1] // day_hours, _DAYS)
+    if days < _LEAST_DAYS:
+        none = np.zeros(len(hours))
+        return SlowWear(none + np.nan, none, none + np.inf, none)
+    part = slice(hours.shape[1] - days * day_hours, None)
+    found, _ = _scaled(hours[:, part], load_hours[:, part], _HOURS)
+    by_days = found.reshape(len(found), days, day_hours)
+    medians = row_medians(by_days.reshape(-1, day_hours)).reshape(len(found), days)
+    medians[np.isfinite(by_days).sum(axis=2) < min(_DAY_HOURS, day_hours)] = np.nan
+    known = np.isfinite(medians)
+    newest = known & (np.cumsum(known[:, ::-1], axis=1)[:, ::-1] <= _LINE_DAYS)
+    count = newest.sum(axis=1)
+    # A day's median belongs to its middle.
+    age = days - 0.5 - np.arange(days)
+    line = _line(np.where(newest, medians, 0.0), np.where(newest, 1.0, 0.0), -age)
+    spread = np.abs(by_days - medians[:, :, None]).reshape(len(found), -1)
+    noise = np.maximum(line.misfit, _DAY_ERROR * MAD_TO_SIGMA * np.nan_to_num(row_medians(spread)))
+    peaks = np.nan_to_num(hours[:, part], nan=-np.inf).reshape(by_days.shape).max(axis=2)
+    lift = row_medians(np.where(newest, peaks - np.nan_to_num(medians), np.nan))
+    level = np.where(count >= _LEAST_DAYS, line.now + lift, np.nan)
+    return SlowWear(level, line.slope, noise / np.sqrt(line.extent), noise)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _DayLine:
+    """Lines, shape (n,): value at time 0, slope, standard deviation around it, and sum of squares of the times."""
+
+    now: Floats
+    slope: Floats
+    misfit: Floats
+    extent: Floats
+
+
+def _line(values: Floats, weight: Floats, times: Floats) -> _DayLine:
+    """Least squares through the columns with weight 1; shape (n, d), times of shape (d,)."""
+    count = weight.sum(axis=1)
+    size = np.maximum(count, 1.0)
+    middle, mean = (weight @ times) / size, (weight * values).sum(axis=1) / size
+    off = (times - middle[:, None]) * weight
+    extent = np.maximum((off**2).sum(axis=1), 1e-12)
+    slope = (off * values).sum(axis=1) / extent
+    rest = (values - mean[:, None]) * weight - slope[:, None] * off
+    misfit = np.sqrt((rest**2).sum(axis=1) / np.maximum(count - 2.0, 1.0))
+    return _DayLine(mean - slope * middle, slope, misfit, extent)
+
+
+def _scaled(values: Floats, load: Floats, columns: _Columns) -> tuple[Floats, Bools]:
+    """Series at their usual high load, NaN where they are not compared, and series whose load is identifiable."""
+    smoothed = np.stack([_smoothed(load, memory) for memory in columns.memories], axis=2)
     both = np.isfinite(values) & np.isfinite(load)
     design = np.concatenate([np.ones((*values.shape, 1)), smoothed], axis=2)
     # A drift of the last hours is no effect of the load; it is left out where enough is left.
-    fits = both & (np.arange(values.shape[1]) < values.shape[1] - _NEWEST_BLOCKS)
-    fits = np.where((fits.sum(axis=1) >= _LEAST_BLOCKS)[:, None], fits, both)
+    fits = both & (np.arange(values.shape[1]) < values.shape[1] - columns.newest)
+    fits = np.where((fits.sum(axis=1) >= columns.least)[:, None], fits, both)
     design = np.nan_to_num(design)
     weighted = np.where(fits[:, :, None], design, 0.0)
     target = np.where(fits, values, 0.0)
@@ -79,20 +185,16 @@ def at_usual_load(values: Floats, load: Floats) -> Wear:
     ordered = np.sort(heat, axis=1)
     place = np.floor(_HIGH_SHARE * np.maximum(both.sum(axis=1) - 1, 0)).astype(np.int64)
     high = ordered[np.arange(len(heat)), place]
-    known = (count >= _LEAST_BLOCKS) & (explained >= _LEAST_EXPLAINED) & (high > 0)
+    known = (count >= columns.least) & (explained >= _LEAST_EXPLAINED) & (high > 0)
     settled = np.ones(load.shape, np.bool_)
     rises = np.zeros(load.shape, np.bool_)
     rises[:, 1:] = np.nan_to_num(np.diff(load, axis=1)) > 0.2 * np.nan_to_num(load).max(axis=1, initial=0.0)[:, None]
-    for later in range(_SETTLING_BLOCKS + 1):
+    for later in range(columns.settling + 1):
         settled[:, later:] &= ~rises[:, : load.shape[1] - later]
     with np.errstate(invalid="ignore", divide="ignore"):
         alike = effects[:, :1] + (values - effects[:, :1]) * high[:, None] / heat
     compared = known[:, None] & (heat >= _ALIKE_SHARE * high[:, None]) & settled
-    found = np.where(compared, alike, np.nan)
-    whole = found.shape[1] // HOUR_BLOCKS * HOUR_BLOCKS
-    hourly = row_medians(found[:, found.shape[1] - whole :].reshape(-1, HOUR_BLOCKS)).reshape(len(found), -1)
-    misfit = MAD_TO_SIGMA * row_medians(np.abs(hourly - row_medians(hourly)[:, None]))
-    return Wear(found, known, np.nan_to_num(misfit))
+    return np.where(compared, alike, np.nan), known
 
 
 def _smoothed(load: Floats, memory: float) -> Floats:

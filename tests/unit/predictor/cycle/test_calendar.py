@@ -198,3 +198,4 @@ def test_settings_that_change_while_a_series_is_silent_stop_neither_cycles_nor_i
     (explained,) = explain(fleet.cycle, fleet.windows, f'{TEMPERATURE}{{Hostname="silent"}}')
     assert explained["cause_of_a_breach"] == "thermal"
     assert explained["history_blocks"] > 0
+    assert explained["season"] == "unknown"
