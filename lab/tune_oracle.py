@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
+from kernelcast.wire.options import OptionParser
 from lab.formats import kernel_tuner
 from lab.replay.oracle import Disturbance, Session
 from lab.replay.server import READY, LogFile, serve
@@ -74,7 +75,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog="python -m lab.tune_oracle",
         description=DESCRIPTION,
         epilog=EPILOG,

@@ -24,6 +24,7 @@ NAMES: Final = (
     "contention",
     "real-faults",
     "fleet",
+    "others-fleet",
     "stragglers",
     "fleet-baselines",
     "calibration",
@@ -32,7 +33,11 @@ NAMES: Final = (
     "diagnosis",
 )
 
-_ROOMS: Final = {"fleet-baselines": "fleet.baselines", "worlds": "worlds.benchmark"}
+_ROOMS: Final = {
+    "fleet-baselines": "fleet.baselines",
+    "worlds": "worlds.benchmark",
+    "others-fleet": "worlds.fleet_pages",
+}
 """Benchmarks inside the folder of another."""
 
 
@@ -47,9 +52,11 @@ def main() -> int:
     parser.add_argument("name", choices=available(), help="the benchmark")
     parser.add_argument("--data", type=Path, help="folder or file with recordings; default: the shared ones")
     parser.add_argument("--seed", type=int, default=1, help="of everything random; default: 1")
-    parser.add_argument("--seeds", type=int, metavar="K", help="seeds from --seed on, of the fleet only; default: 5")
-    parser.add_argument("--series", type=int, help="number of series, for scale and restart, or of a world")
-    parser.add_argument("--small", action="store_true", help="a small case, to try a change; of the fleet only")
+    parser.add_argument("--seeds", type=int, metavar="K", help="seeds from --seed on, of the fleets only; default: 5")
+    parser.add_argument(
+        "--series", type=int, help="number of series, for scale and restart, or of a world; of GPUs, for others-fleet"
+    )
+    parser.add_argument("--small", action="store_true", help="a small case, to try a change; of the fleets only")
     parser.add_argument("--deep", action="store_true", help="with fitted models as well; forecast and observability")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
     chosen = parser.parse_args()

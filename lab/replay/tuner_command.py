@@ -18,6 +18,7 @@ from typing import Any, Final
 from kernelcast.tuning.search import OWN, named_search
 from kernelcast.tuning.space import Space
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
+from kernelcast.wire.options import OptionParser
 from lab.formats import measurements
 from lab.replay.client import Oracle, OracleError
 from lab.replay.run import SeedResult, replay
@@ -185,7 +186,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog="python -m lab.tune_replay",
         description=DESCRIPTION,
         epilog=EPILOG,

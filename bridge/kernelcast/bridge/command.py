@@ -56,6 +56,7 @@ def bridge(
     with Shutdown().signals() as shutdown, Bridge(settings, manager=manager) as service:
         shutdown.on_reload(lambda: reload(settings, read, change, reloaded=RELOADED))
         supervise(service, shutdown, manager)
+    logging.get_logger(__name__).info("bridge stopped")
 
 
 def supervise(service: Bridge, shutdown: Shutdown, manager: ServiceManager) -> None:

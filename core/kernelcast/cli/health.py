@@ -3,7 +3,6 @@
 A container engine runs it every few seconds and reads its exit code. So it imports little besides the standard library.
 """
 
-import argparse
 import contextlib
 import http.client
 import ssl
@@ -17,6 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from kernelcast.runtime.web.requests import is_this_machine, open_url
+from kernelcast.wire.options import OptionParser
 
 READY: Final = "/-/ready"
 """Path that is asked where the address has none."""
@@ -29,7 +29,7 @@ _USAGE: Final = 2
 
 def main(arguments: Sequence[str]) -> int:
     """Ask, print the daemon's answer, and return the exit code: 0 where it is 200, 1 otherwise, 2 for usage."""
-    parser = argparse.ArgumentParser(
+    parser = OptionParser(
         prog="kernelcast health",
         description="Exit with 0 if a daemon says that it works.",
         epilog="example: kernelcast health https://localhost:19401 --username scraper --password-file password",

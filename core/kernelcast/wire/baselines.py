@@ -5,18 +5,18 @@ model. A record has a part for each node. A predictor may overwrite parts that a
 merges the record with the parts that it knows (`merge`), and writes it again.
 """
 
-import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Final
 
-from kernelcast.wire.cloudevents import data_of, envelope, joined_key
-from kernelcast.wire.errors import EventError
+from kernelcast.wire.cloudevents import envelope, joined_key
+from kernelcast.wire.event_data import Limits, Ratio, event_data, to_data
 
 BASELINE_TYPE: Final = "dev.kernelcast.baseline.v1"
 MAX_NODES: Final = 64
 """Largest number of parts in a record; `merge` keeps the newest. 64 are enough for a median."""
 MAX_TEXT_CHARACTERS: Final = 512
 """Longest text in a record: a kernel's label has at most 89 characters, a variant 128, a program's name 128."""
+Text = Annotated[str, Limits(most=MAX_TEXT_CHARACTERS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class NodeBaseline:
         sm_clock_mhz: Usual SM clock of these GPUs under load; 0 where it is not known.
     """
 
-    hostname: str
-    median_seconds: float
-    spread_ratio: float
-    count: int
-    code_version: str = ""
+    hostname: Text
+    median_seconds: Annotated[float, Limits(above=0)]
+    spread_ratio: Ratio
+    count: Annotated[int, Limits(least=1)]
+    code_version: Text = ""
     time_ns: int = 0
-    program: str = ""
-    sm_clock_mhz: float = 0.0
+    program: Text = ""
+    sm_clock_mhz: Annotated[float, Limits(least=0)] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class KernelBaseline:
         nodes: Parts of the nodes, by hostname; at most 64.
     """
 
-    kernel: str
-    configuration: str
-    device_model: str
-    nodes: tuple[NodeBaseline, ...] = ()
+    kernel: Text
+    configuration: Text
+    device_model: Text
+    nodes: Annotated[tuple[NodeBaseline, ...], Limits(most=MAX_NODES)] = ()
 
     @property
     def key(self) -> str:
@@ -77,7 +77,7 @@ def baseline_event(baseline: KernelBaseline, *, source: str, time_ns: int, event
         event_id: Unique per source; generated if empty.
     """
     return envelope(
-        asdict(baseline), kind=BASELINE_TYPE, subject=baseline.key, source=source, time_ns=time_ns, event_id=event_id
+        to_data(baseline), kind=BASELINE_TYPE, subject=baseline.key, source=source, time_ns=time_ns, event_id=event_id
     )
 
 
@@ -87,13 +87,9 @@ def baseline_from(event: dict[str, Any]) -> KernelBaseline:
     Raises:
         EventError: It carries none, or one with impossible values.
     """
-    data = data_of(event, BASELINE_TYPE)
-    try:
-        return _read_baseline(data)
-    except KeyError as error:
-        raise EventError(f"event {event['id']} has unusable data: {error} is missing; it is refused") from error
-    except (OverflowError, TypeError, ValueError) as error:
-        raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
+    read = event_data(event, KernelBaseline, BASELINE_TYPE)
+    nodes = sorted(read.nodes, key=lambda node: node.hostname)
+    return KernelBaseline(read.kernel, read.configuration, read.device_model, tuple(nodes))
 
 
 def merge(first: KernelBaseline, second: KernelBaseline) -> KernelBaseline:
@@ -116,42 +112,3 @@ def merge(first: KernelBaseline, second: KernelBaseline) -> KernelBaseline:
 def _order_key(part: NodeBaseline) -> tuple[Any, ...]:
     """Return the sort key of a part: its time, then every field, for parts of the same time."""
     return part.time_ns, *(getattr(part, item.name) for item in fields(part))
-
-
-def _read_baseline(data: dict[str, Any]) -> KernelBaseline:
-    if len(data["nodes"]) > MAX_NODES:
-        raise ValueError(f"nodes has {len(data['nodes'])} parts; the limit is {MAX_NODES}")
-    nodes = sorted((_read_node(part) for part in data["nodes"]), key=lambda one: one.hostname)
-    kernel, configuration, model = (_text(data, name) for name in ("kernel", "configuration", "device_model"))
-    return KernelBaseline(kernel, configuration, model, tuple(nodes))
-
-
-def _read_node(part: dict[str, Any]) -> NodeBaseline:
-    count, time_ns = part["count"], part.get("time_ns", 0)
-    median, spread = float(part["median_seconds"]), float(part["spread_ratio"])
-    if not all(isinstance(number, int) and not isinstance(number, bool) for number in (count, time_ns)):
-        raise TypeError(f"count is {count!r} and time_ns {time_ns!r}; both must be integers")
-    if not (math.isfinite(median) and median > 0 and math.isfinite(spread) and spread >= 0 and count > 0):
-        raise ValueError(f"median_seconds is {median}, spread_ratio {spread}, count {count}; they must be positive")
-    clock = float(part.get("sm_clock_mhz", 0.0))
-    if not (math.isfinite(clock) and clock >= 0):
-        raise ValueError(f"sm_clock_mhz is {clock}; it must be 0 or positive")
-    return NodeBaseline(
-        _text(part, "hostname"),
-        median,
-        spread,
-        count,
-        _text(part, "code_version", ""),
-        time_ns,
-        _text(part, "program", ""),
-        clock,
-    )
-
-
-def _text(data: dict[str, Any], name: str, default: str | None = None) -> str:
-    value = data[name] if default is None else data.get(name, default)
-    if not isinstance(value, str) or len(value) > MAX_TEXT_CHARACTERS:
-        raise TypeError(
-            f"{name} is {str(value)[:80]!r}; a text of at most {MAX_TEXT_CHARACTERS} characters is required"
-        )
-    return value

@@ -11,25 +11,13 @@
 Readers ignore fields that they do not know, so that a newer writer can add some.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from math import isfinite
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from kernelcast.wire.catalogue.meanings import Cause
-from kernelcast.wire.cloudevents import data_of, envelope, joined_key
-from kernelcast.wire.errors import EventError
-from kernelcast.wire.findings import (
-    EndReason,
-    Finding,
-    FindingEvidence,
-    FindingState,
-    Mark,
-    Scope,
-    Severity,
-    Verdict,
-)
+from kernelcast.wire.cloudevents import envelope, joined_key
+from kernelcast.wire.event_data import Count, Ratio, event_data, to_data
+from kernelcast.wire.findings import Finding, Mark
 
 HINT_TYPE: Final = "dev.kernelcast.hint.v1"
 OUTCOME_TYPE: Final = "dev.kernelcast.outcome.v1"
@@ -166,15 +154,15 @@ class Outcome:
     reason: str = ""
     value: str = ""
     previous: str = ""
-    measured_ratio: float | None = None
-    measured_interval: tuple[float, float] | None = None
-    pairs: int = 0
+    measured_ratio: Ratio | None = None
+    measured_interval: tuple[Ratio, Ratio] | None = None
+    pairs: Count = 0
     hostname: str = ""
     uuid: str = ""
     decision: str = ""
-    step_time_ratio: float | None = None
-    device_time_ratio: float | None = None
-    candidate_steps: int = 0
+    step_time_ratio: Ratio | None = None
+    device_time_ratio: Ratio | None = None
+    candidate_steps: Count = 0
     candidate: str = ""
     device_model: str = ""
     code_version: str = ""
@@ -206,7 +194,6 @@ class Alert:
 
 
 EventData = Hint | Outcome | Alert | Finding | Mark
-_Data = TypeVar("_Data", Hint, Outcome, Alert, Finding, Mark)
 _TYPES: Final[dict[str, type[EventData]]] = {
     HINT_TYPE: Hint,
     OUTCOME_TYPE: Outcome,
@@ -227,7 +214,7 @@ def to_event(data: EventData, *, source: str, time_ns: int, event_id: str = "") 
         event_id: Unique per source; generated if empty.
     """
     return envelope(
-        asdict(data),
+        to_data(data),
         kind=_NAMES[type(data)],
         subject=_subject(data),
         source=source,
@@ -249,187 +236,30 @@ def withdrawn_key(event: dict[str, Any]) -> str | None:
 
 def hint_from(event: dict[str, Any]) -> Hint:
     """The hint an event carries. Raises EventError where it carries none."""
-    return _data(event, Hint)
+    return event_data(event, Hint, HINT_TYPE)
 
 
 def outcome_from(event: dict[str, Any]) -> Outcome:
     """The outcome an event carries. Raises EventError where it carries none."""
-    return _data(event, Outcome)
+    return event_data(event, Outcome, OUTCOME_TYPE)
 
 
 def alert_from(event: dict[str, Any]) -> Alert:
     """The alert an event carries. Raises EventError where it carries none."""
-    return _data(event, Alert)
+    return event_data(event, Alert, ALERT_TYPE)
 
 
 def finding_from(event: dict[str, Any]) -> Finding:
     """The finding an event carries. Raises EventError where it carries none."""
-    return _data(event, Finding)
+    return event_data(event, Finding, FINDING_TYPE)
 
 
 def mark_from(event: dict[str, Any]) -> Mark:
     """The mark an event carries. Raises EventError where it carries none."""
-    return _data(event, Mark)
-
-
-def _data(event: dict[str, Any], kind: type[_Data]) -> _Data:
-    values = data_of(event, _NAMES[kind])
-    known = {item.name for item in fields(kind)}
-    try:
-        data = kind(
-            **{name: _READERS[kind].get(name, _unchanged)(value) for name, value in values.items() if name in known}
-        )
-        _check_types(data)
-    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
-    return data
+    return event_data(event, Mark, MARK_TYPE)
 
 
 def _subject(data: EventData) -> str:
     if isinstance(data, Alert):
         return data.fingerprint
     return data.finding_id if isinstance(data, Finding | Mark) else data.hint_id
-
-
-def _unchanged(value: Any) -> Any:
-    return value
-
-
-def _finite(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is not a number")
-    number = float(value)
-    if not isfinite(number):
-        raise ValueError(f"{number} is not finite")
-    return number
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else _finite(value)
-
-
-def _interval(value: Any) -> tuple[float, float] | None:
-    if value is None:
-        return None
-    low, high = value
-    return _finite(low), _finite(high)
-
-
-def _measured(value: Any) -> float:
-    ratio = _finite(value)
-    if ratio < 0:
-        raise ValueError(f"{ratio} is below 0, but a ratio of times")
-    return ratio
-
-
-def _measured_ratio(value: Any) -> float | None:
-    return None if value is None else _measured(value)
-
-
-def _measured_interval(value: Any) -> tuple[float, float] | None:
-    if value is None:
-        return None
-    low, high = value
-    return _measured(low), _measured(high)
-
-
-def _count(value: Any) -> Any:
-    if isinstance(value, int) and value < 0:
-        raise ValueError(f"{value} is below 0, but a count")
-    return value
-
-
-def _quantiles(value: Any) -> tuple[float | None, float | None, float | None] | None:
-    if value is None:
-        return None
-    early, median, late = value
-    return _number(early), _number(median), _number(late)
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{value!r} is neither true nor false")
-    return value
-
-
-def _known(kind: type[Evidence | FindingEvidence], value: Any) -> dict[str, Any]:
-    known = {item.name for item in fields(kind)}
-    return {name: one for name, one in value.items() if name in known}
-
-
-def _hint_evidence(value: Any) -> Evidence:
-    fact = Evidence(**_known(Evidence, value))
-    _check_types(fact)
-    return fact
-
-
-def _label_pairs(value: Any) -> tuple[tuple[str, str], ...]:
-    pairs = tuple((name, text) for name, text in value)
-    if not all(isinstance(text, str) for pair in pairs for text in pair):
-        raise TypeError(f"labels are {value!r}, not pairs of texts")
-    return pairs
-
-
-def _finding_evidence(value: Any) -> FindingEvidence:
-    given = _known(FindingEvidence, value)
-    given["labels"] = _label_pairs(given.get("labels", ()))
-    for name in ("value", "reference"):
-        given[name] = _number(given.get(name))
-    fact = FindingEvidence(**given)
-    _check_types(fact)
-    return fact
-
-
-_READERS: Final[Mapping[type[EventData], Mapping[str, Callable[[Any], Any]]]] = {
-    Hint: {
-        "mode": HintMode,
-        "evidence": lambda value: tuple(map(_hint_evidence, value)),
-        "expected_ratio": _number,
-        "expected_interval": _interval,
-        "confidence": _finite,
-    },
-    Outcome: {
-        "state": OutcomeState,
-        "measured_ratio": _measured_ratio,
-        "measured_interval": _measured_interval,
-        "step_time_ratio": _measured_ratio,
-        "device_time_ratio": _measured_ratio,
-        "pairs": _count,
-        "candidate_steps": _count,
-    },
-    Alert: {},
-    Finding: {
-        "cause": Cause,
-        "state": FindingState,
-        "severity": Severity,
-        "scope": Scope,
-        "labels": _label_pairs,
-        "value": _number,
-        "limit": _number,
-        "probability": _number,
-        "seconds_to_limit": _quantiles,
-        "held": _flag,
-        "evidence": lambda value: tuple(map(_finding_evidence, value)),
-        "end_reason": lambda value: None if value is None else EndReason(value),
-    },
-    Mark: {"verdict": Verdict},
-}
-"""Functions that read the fields that JSON has no type for, and numbers: JSON has NaN, and integers of any length."""
-
-
-def _check_types(data: EventData | Evidence | FindingEvidence) -> None:
-    """Raise where a field has another type than it declares, or an integer has over 64 bits: JSON can hold anything."""
-    for item in fields(data):
-        value = getattr(data, item.name)
-        if item.type in ("str", str) and not isinstance(value, str):
-            raise TypeError(f"{item.name} is {value!r}, not a text")
-        if item.type in ("int", int) and (not isinstance(value, int) or isinstance(value, bool)):
-            raise TypeError(f"{item.name} is {value!r}, not an integer")
-        if isinstance(value, int) and not -(2**63) <= value < 2**64:
-            raise ValueError(f"{item.name} is {value}, beyond 64 bits")
-        if (
-            isinstance(data, Alert)
-            and item.name in ("labels", "annotations")
-            and not (isinstance(value, dict) and all(isinstance(text, str) for pair in value.items() for text in pair))
-        ):
-            raise TypeError(f"{item.name} is not an object of texts")

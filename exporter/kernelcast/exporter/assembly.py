@@ -90,8 +90,8 @@ def run(
         manager: systemd, where it started this process.
 
     Raises:
-        ConfigurationError: An address, a directory or a property cannot be used.
-        SourceError: The socket or the GPUs cannot be used.
+        ConfigurationError: An address, a directory, a property or the probe's socket cannot be used.
+        SourceError: The GPUs cannot be used.
     """
     share_one_heap()
     connect.check(settings.kafka)
@@ -103,6 +103,8 @@ def run(
         return_freed_memory()
         _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))
         daemon.run(shutdown)
+    # What Kafka has not taken by now was logged as a warning.
+    _log.info("exporter stopped", state_saved_in=str(settings.state_directory or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,7 @@ def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
 
 
 def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None, users: CurrentUsers) -> list[Source]:
-    """The sources that the settings switch on: TPUs, the kernel's log, NCCL Inspector, engines."""
+    """The sources that the settings switch on: TPUs, the kernel's log, NCCL Inspector, inference engines."""
     settings, hostname, registry = assembly.settings, assembly.hostname, assembly.registry
 
     def devices() -> Sequence[Device]:

@@ -169,7 +169,9 @@ def _parsed(arguments: Sequence[str]) -> tuple[Options, list[str]]:
 def _parser() -> argparse.ArgumentParser:
     import argparse  # noqa: PLC0415  costs as much as an interpreter's start
 
-    parser = argparse.ArgumentParser(
+    from kernelcast.wire.options import OptionParser  # noqa: PLC0415  likewise
+
+    parser = OptionParser(
         prog="kernelcast probe",
         usage="kernelcast probe [options] -- PROGRAM [ARGUMENTS]",
         description=DESCRIPTION,

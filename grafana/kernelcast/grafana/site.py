@@ -20,6 +20,7 @@ from kernelcast.grafana.inputs import (
 )
 from kernelcast.grafana.rules.model import PRODUCTION, PROFILES, RUNBOOKS_URL, Profile
 from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.options import did_you_mean
 
 T = TypeVar("T")
 
@@ -222,7 +223,7 @@ def _made(kind: type[T], value: Any, path: str, problems: list[str]) -> T:
     hints = get_type_hints(kind)
     known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
     unknown = [key for key in value if key not in known]
-    problems.extend(f"{_below(path, key)} is not a setting; there are {', '.join(known)}" for key in unknown)
+    problems.extend(f"{_below(path, key)} is not a setting{did_you_mean(str(key), known)}" for key in unknown)
     given = {name: _value(hints[name], value[name], _below(path, name), problems) for name in known if name in value}
     return kind(**given)
 

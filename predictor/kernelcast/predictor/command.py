@@ -11,6 +11,7 @@ from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.without_kafka import service as without_kafka
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.service_manager import ServiceManager
 
 
@@ -58,3 +59,4 @@ def predictor(
             without_kafka.run(read, shutdown, manager=manager)
         else:
             Predictor(settings, read=read, manager=manager).run(shutdown)
+    get_logger(__name__).info("predictor stopped")

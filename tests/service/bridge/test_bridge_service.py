@@ -175,6 +175,7 @@ def test_the_command_stops_cleanly_on_sigterm(broker: EmbeddedBroker, tmp_path: 
         process.terminate()
         assert process.wait(LONGEST_SECONDS) == 0
     assert "Traceback" not in log.read_text()
+    assert "bridge stopped" in log.read_text().splitlines()[-1]
 
 
 def test_a_wrong_setting_is_named_and_ends_with_2(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from kernelcast.probe.tunables import Terms
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings.service import load
 from kernelcast.tuning.experiment.arms import Rules
-from kernelcast.wire.errors import SourceError
+from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState
 from kernelcast.wire.frames import MAX_FRAME_BYTES, DeviceClaim, Hello, Reception, decode, encode
 
@@ -363,7 +363,7 @@ def test_a_stolen_nonce_is_refused(node: Node) -> None:
 
 
 def test_a_living_daemon_keeps_its_socket_and_a_dead_ones_is_replaced(node: Node) -> None:
-    with pytest.raises(SourceError, match="daemon that is running"):
+    with pytest.raises(ConfigurationError, match="daemon that is running"):
         Node(node.path)
     stale = node.path.with_name("stale.sock")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
@@ -375,7 +375,7 @@ def test_a_living_daemon_keeps_its_socket_and_a_dead_ones_is_replaced(node: Node
 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "probe.sock").write_text("mine")
-    with pytest.raises(SourceError, match="no socket"):
+    with pytest.raises(ConfigurationError, match="no socket"):
         Node(tmp_path / "probe.sock")
     assert (tmp_path / "probe.sock").read_text() == "mine"
 

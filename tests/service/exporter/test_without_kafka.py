@@ -5,6 +5,7 @@ import threading
 import urllib.request
 from pathlib import Path
 
+from structlog.testing import capture_logs
 from tests.support.waiting import LONGEST_SECONDS
 
 from kernelcast.exporter import assembly
@@ -48,3 +49,15 @@ def test_with_kafka_it_is_not_ready_before_kafka_is(tmp_path: Path) -> None:
     with assembly.assembled(settings(tmp_path), Shutdown()) as (daemon, *_):
         daemon.interval()
         assert not daemon.ready()[0]
+
+
+def test_its_last_line_says_that_it_has_stopped_and_where_its_state_is(tmp_path: Path) -> None:
+    shutdown, own = Shutdown(), settings(tmp_path, to_kafka="off")
+    shutdown.request()
+    with capture_logs() as lines:
+        assembly.run(own, shutdown, reload=lambda: own)
+    assert lines[-1] == {
+        "event": "exporter stopped",
+        "state_saved_in": str(tmp_path / "state"),
+        "log_level": "info",
+    }

@@ -127,6 +127,9 @@ def openmetrics() -> Iterator[str]:
         yield line(node_exporter.NODE_CPU, NODE_EXPORTER | {"cpu": "0", "mode": "idle"}, at - NOW + 6000, at)
         yield line(node_exporter.NODE_MEMORY_FREE, NODE_EXPORTER, 1, at)
         yield line(node_exporter.NODE_MEMORY, NODE_EXPORTER, 2, at)
+        for name, own in node_exporter.LABELS.items():
+            if "port" in own:
+                yield line(name, NODE_EXPORTER | {"device": "mlx5_0", "port": "1"}, at - NOW + 6000, at)
         for name in ("KernelcastDeadLetters", "Watchdog"):
             severity = "none" if name == "Watchdog" else "warning"
             yield line("ALERTS", {"alertname": name, "alertstate": "firing", "severity": severity}, 1, at)

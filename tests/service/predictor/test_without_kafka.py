@@ -122,6 +122,7 @@ def test_a_limit_that_was_passed_before_the_start_and_one_that_will_be_are_findi
     time.sleep(3 * SCRAPE_SECONDS)  # Prometheus scrapes the findings
 
     assert site.stop() == 0
+    assert "predictor stopped" in site.log()
     site.start()
     wait_for("findings again", lambda: site.series("kernelcast_predictor_finding_opened_timestamp_seconds{"), 90)
     assert sorted(site.series("kernelcast_predictor_finding_opened_timestamp_seconds{")) == opened

@@ -1,9 +1,11 @@
 import threading
+from typing import cast
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
 from kernelcast.columnar import Decoder, Resource, Sample, encode
+from kernelcast.columnar.compiled import allocating_kernel, routine
 from kernelcast.columnar.walk import entries
 from kernelcast.wire.catalogue import Kind, Metric
 
@@ -12,6 +14,21 @@ def signatures() -> dict[str, list[object]]:
     """The signatures that each entry was compiled for."""
     own = {name: value for name, value in vars(entries).items() if isinstance(value, Dispatcher)}
     return {name: list(each.signatures) for name, each in own.items() if each.py_func.__module__ == entries.__name__}
+
+
+@routine
+def successor(number: int) -> int:
+    return number + 1
+
+
+@allocating_kernel
+def successors() -> tuple[int, int]:
+    return successor(1), successor(2)
+
+
+def test_a_routine_is_compiled_for_types_and_not_once_more_for_each_constant() -> None:
+    assert successors() == (2, 3)
+    assert len(cast("Dispatcher", successor).signatures) == 1
 
 
 def test_nothing_is_compiled_after_warm_up() -> None:

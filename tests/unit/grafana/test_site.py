@@ -53,7 +53,7 @@ def test_every_mistake_is_named_at_once_with_its_path(tmp_path: Path) -> None:
     for part in (
         "bridges is not a setting",
         "profile must be text, not 3",
-        "bridge.acess is not a setting; there are targets, access",
+        "bridge.acess is not a setting; did you mean access?",
         "bridge.targets must be a list of texts",
         "kubernetes.labels must be a mapping of texts",
         "prometheus must be a mapping",

@@ -36,11 +36,14 @@ def test_the_largest_baseline_fits_into_an_event() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"median_seconds": 0}, "must be positive"),
-        ({"median_seconds": "NaN"}, "must be positive"),
-        ({"spread_ratio": -1}, "must be positive"),
-        ({"count": 1.5}, "must be integers"),
-        ({"time_ns": True}, "must be integers"),
+        ({"median_seconds": 0}, "median_seconds is 0: it must be above 0"),
+        ({"median_seconds": "NaN"}, "it is not a number"),
+        ({"median_seconds": float("nan")}, "it is not finite"),
+        ({"spread_ratio": -1}, "it must be at least 0"),
+        ({"count": 0}, "it must be at least 1"),
+        ({"sm_clock_mhz": -1.0}, "it must be at least 0"),
+        ({"count": 1.5}, "count is 1.5: it is not an integer"),
+        ({"time_ns": True}, "time_ns is True: it is not an integer"),
         ({"hostname": 3}, "hostname"),
         ({"hostname": "h" * 600}, "hostname"),
     ],
@@ -57,7 +60,7 @@ def test_a_part_that_cannot_be_is_refused_with_its_value(change: dict[str, Any],
     [
         ({"type": "dev.kernelcast.hint.v1"}, "expected 'dev.kernelcast.baseline.v1'"),
         ({"data": None}, "has no data object; it is refused"),
-        ({"data": {"kernel": "k"}}, "unusable data: 'nodes' is missing; it is refused"),
+        ({"data": {"kernel": "k"}}, "unusable data: configuration is missing; it is refused"),
         ({"data": {"kernel": "k", "configuration": "", "device_model": "m", "nodes": [{}] * 65}}, "the limit is 64"),
     ],
 )

@@ -27,8 +27,8 @@ def test_unknown_fields_are_ignored_and_missing_ones_have_their_defaults() -> No
     [
         ({"type": "dev.kernelcast.hint.v1"}, "expected 'dev.kernelcast.stop.v1'"),
         ({"data": None}, "no data object"),
-        ({"data": {"program": 1}}, "program 1; it must be a str"),
-        ({"data": {"in_force": 1}}, "in_force 1; it must be a bool"),
+        ({"data": {"program": 1}}, "program is 1: it is not a text"),
+        ({"data": {"in_force": 1}}, "in_force is 1: it is neither true nor false"),
         ({"data": {"node": ""}}, "names ''; a program or node is 1 to 128"),
         ({"data": {"program": "a\tb"}}, "printable"),
     ],

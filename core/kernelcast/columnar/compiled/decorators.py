@@ -4,14 +4,15 @@ Compiled code runs without the GIL. Except in an `allocating_kernel` it also run
 (`_nrt=False`): it makes no arrays, and its caller's arrays outlive the call. With reference counts, each array taken
 out of a tuple costs two atomic operations and pages of machine code; the decoder is then nine times slower.
 
-A function is compiled for the types of its first call. Sizes and positions are int64, hashes and bytes of a message
-uint8 or uint64.
+A function is compiled for the types of its first call, a `routine` not once more for each constant. Sizes and positions
+are int64, hashes and bytes of a message uint8 or uint64.
 """
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 import numba
+from numba import types
 
 from kernelcast.columnar.compiled.code_cache import on_disk
 
@@ -21,6 +22,13 @@ _njit: Final = cast("Callable[..., Callable[[Any], Any]]", numba.njit)  # its st
 
 _ENTRY: Final = {"nogil": True, "_nrt": False}
 _INNER: Final = {**_ENTRY, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def _by_type(dispatcher: Any) -> Any:
+    """Have callers compile a function once for the types of its arguments; numba does so for each constant, too."""
+    compile_for_call, without_value = dispatcher.get_call_template, cast("Any", types).unliteral
+    dispatcher.get_call_template = lambda args, kws: compile_for_call([without_value(each) for each in args], kws)
+    return dispatcher
 
 
 def kernel(function: F) -> F:
@@ -38,7 +46,7 @@ def allocating_kernel(function: F) -> F:
 
 def routine(function: F) -> F:
     """Compile a function that only compiled ones call; it has machine code of its own, which LLVM may inline."""
-    return cast("F", _njit(**_INNER)(function))
+    return cast("F", _by_type(_njit(**_INNER)(function)))
 
 
 def inlined(function: F) -> F:

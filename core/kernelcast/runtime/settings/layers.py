@@ -3,8 +3,7 @@
 `service.load` calls `gather`, validates the result, and has `problems` name the origin of each wrong value.
 """
 
-import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic.fields import FieldInfo
 from kernelcast.runtime.settings.secrets import without_secrets
 from kernelcast.runtime.settings.yaml_file import read_yaml
 from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.options import did_you_mean
 
 Keys = tuple[str, ...]
 
@@ -98,14 +98,6 @@ def gather(
             keys = tuple(dotted.split("."))
             layers.put(keys, _typed(model, keys, given), name=dotted, source="command line")
     return layers
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """The end of a message about an unknown name: the nearest known one, else all of them."""
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    if near:
-        return f"; did you mean {near[0]}?"
-    return f"; known are {', '.join(sorted(known))}" if known else ""
 
 
 def field_at(model: type[BaseModel], keys: Keys) -> FieldInfo | None:

@@ -427,7 +427,8 @@ PROBE_COST: Final = kafka_metric(
 PROBE_OVERHEAD: Final = kafka_metric(
     "kernelcast.probe.overhead",
     Kind.COUNTER,
-    "Time that the probe took from the program's threads.",
+    "Time that the probe took: of the program's threads, where its marks of steps and phases are an estimate, and the "
+    "processor time of its own thread.",
     unit="s",
     labels=PROGRAM_LABELS,
     source="probe",

@@ -131,7 +131,7 @@ class Counters:
             bytes, operations, ns.
         sync: Rows of type, calls and ns waited.
         device_time: Rows of state and ns.
-        overhead_ns: Time of the program's threads that the probe used.
+        overhead_ns: Time of the program's threads that the probe used, and processor time of its own thread.
         dropped_frames: Frames that could not be sent.
         decoding_ns: Processor time of the decoder of activity records, on a thread that never holds the program.
         launch_gaps: Idle times of the device between two activities; None if the method does not measure them.

@@ -4,13 +4,12 @@
 a CloudEvent on the topic of orders, because a service that may write hints must not be able to approve them.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from kernelcast.wire.cloudevents import data_of, envelope, joined_key
-from kernelcast.wire.errors import EventError
+from kernelcast.wire.cloudevents import envelope, joined_key
+from kernelcast.wire.event_data import event_data, to_data
 from kernelcast.wire.events import Hint, HintMode
 from kernelcast.wire.tuning.orders import sentence_of
 
@@ -137,7 +136,9 @@ def approved_mode(hint: Hint) -> HintMode:
 
 def approval_event(approval: Approval, *, source: str) -> dict[str, Any]:
     """Return the CloudEvent that carries an answer."""
-    return envelope(asdict(approval), kind=APPROVAL_TYPE, subject=approval.key, source=source, time_ns=approval.time_ns)
+    return envelope(
+        to_data(approval), kind=APPROVAL_TYPE, subject=approval.key, source=source, time_ns=approval.time_ns
+    )
 
 
 def approval_from(event: dict[str, Any]) -> Approval:
@@ -146,22 +147,7 @@ def approval_from(event: dict[str, Any]) -> Approval:
     Raises:
         EventError: It carries none.
     """
-    values = data_of(event, APPROVAL_TYPE)
-    given = {item.name: values[item.name] for item in fields(Approval) if item.name in values}
-    _check_types(event["id"], given)
-    try:
-        return Approval(**{**given, "state": ApprovalState(given.get("state", ApprovalState.APPROVED))})
-    except (TypeError, ValueError) as error:
-        raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
-
-
-def _check_types(event_id: str, given: Mapping[str, Any]) -> None:
-    for name, value in given.items():
-        kind = int if name == "most" or name.endswith("_ns") else str
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise EventError(f"event {event_id} has {name} {value!r}; it must be a {kind.__name__}; it is refused")
-        if isinstance(value, int) and not -(2**63) <= value < 2**64:
-            raise EventError(f"event {event_id} has {name} {value}, beyond 64 bits; it is refused")
+    return event_data(event, Approval, APPROVAL_TYPE)
 
 
 def _subject(one: Approval | Hint) -> tuple[str, ...]:

@@ -4,11 +4,11 @@ The predictor collects them from outcomes and writes one event for each space, d
 pass it on to programs, which skip the failed ones and begin with the kept ones.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kernelcast.wire.cloudevents import data_of, envelope, joined_key
-from kernelcast.wire.errors import EventError
+from kernelcast.wire.cloudevents import envelope, joined_key
+from kernelcast.wire.event_data import event_data, to_data
 
 EXPERIENCE_TYPE: Final = "dev.kernelcast.experience.v1"
 MAX_FAILED: Final = 256
@@ -65,7 +65,7 @@ class Experience:
 
 def experience_event(experience: Experience, *, source: str, time_ns: int) -> dict[str, Any]:
     """Return the CloudEvent that carries results of searches."""
-    return envelope(asdict(experience), kind=EXPERIENCE_TYPE, subject=experience.key, source=source, time_ns=time_ns)
+    return envelope(to_data(experience), kind=EXPERIENCE_TYPE, subject=experience.key, source=source, time_ns=time_ns)
 
 
 def experience_from(event: dict[str, Any]) -> Experience:
@@ -74,21 +74,7 @@ def experience_from(event: dict[str, Any]) -> Experience:
     Raises:
         EventError: It carries none.
     """
-    values = data_of(event, EXPERIENCE_TYPE)
-    try:
-        program, space = _text(values.get("program", "")), _text(values.get("space", ""))
-        model, version = _text(values.get("device_model", "")), _text(values.get("code_version", ""))
-        failed = tuple(_text(value) for value in values.get("failed", ())[:MAX_FAILED])
-        kept = tuple(
-            KeptElsewhere(_text(one["value"]), int(one["nodes"]), _text(one.get("second", "")))
-            for one in values.get("kept", ())[:MAX_KEPT]
-        )
-    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
-        raise EventError(f"event {event['id']} has unusable data: {error!r}; it is refused") from error
-    return Experience(program, space, model, version, failed, kept)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
-    return value
+    experience = event_data(event, Experience, EXPERIENCE_TYPE)
+    if len(experience.failed) <= MAX_FAILED and len(experience.kept) <= MAX_KEPT:
+        return experience
+    return replace(experience, failed=experience.failed[:MAX_FAILED], kept=experience.kept[:MAX_KEPT])

@@ -6,11 +6,12 @@ of event, and because a person may have the right to stop trials without the rig
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
-from kernelcast.wire.cloudevents import data_of, envelope, joined_key
+from kernelcast.wire.cloudevents import envelope, joined_key
 from kernelcast.wire.errors import EventError
+from kernelcast.wire.event_data import event_data, to_data
 from kernelcast.wire.identity import PROGRAM_PATTERN
 
 STOP_TYPE: Final = "dev.kernelcast.stop.v1"
@@ -66,7 +67,7 @@ class StopOrder:
 
 def stop_event(order: StopOrder, *, source: str) -> dict[str, Any]:
     """Return the CloudEvent that carries an order."""
-    return envelope(asdict(order), kind=STOP_TYPE, subject=order.key, source=source, time_ns=order.time_ns)
+    return envelope(to_data(order), kind=STOP_TYPE, subject=order.key, source=source, time_ns=order.time_ns)
 
 
 def stop_from(event: dict[str, Any]) -> StopOrder:
@@ -75,15 +76,7 @@ def stop_from(event: dict[str, Any]) -> StopOrder:
     Raises:
         EventError: It carries none.
     """
-    values = data_of(event, STOP_TYPE)
-    given = {item.name: values[item.name] for item in fields(StopOrder) if item.name in values}
-    for item in fields(StopOrder):
-        if type(given.get(item.name, item.default)) is not type(item.default):
-            raise EventError(
-                f"event {event['id']} has {item.name} {given[item.name]!r}; "
-                f"it must be a {type(item.default).__name__}; it is refused"
-            )
-    order = StopOrder(**given)
+    order = event_data(event, StopOrder, STOP_TYPE)
     for name in (order.program, order.node):
         if not PROGRAM_PATTERN.fullmatch(name):
             raise EventError(

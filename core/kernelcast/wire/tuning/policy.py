@@ -6,12 +6,13 @@ The predictor writes it from its settings to `kernelcast.policy`; exporters read
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from kernelcast.wire.cloudevents import MAX_EVENT_BYTES, NANOSECONDS, data_of, envelope
+from kernelcast.wire.cloudevents import MAX_EVENT_BYTES, NANOSECONDS, envelope
 from kernelcast.wire.errors import EventError
+from kernelcast.wire.event_data import event_data, to_data
 from kernelcast.wire.identity import PROGRAM_PATTERN
 from kernelcast.wire.tuning.orders import ANY
 
@@ -84,8 +85,7 @@ def _check(modes: Mapping[str, str], windows: Sequence[str]) -> None:
 
 def policy_event(policy: Policy, *, source: str) -> dict[str, Any]:
     """Return the CloudEvent that carries a policy."""
-    data = {**asdict(policy), "modes": dict(policy.modes), "quiet_hours": list(policy.quiet_hours)}
-    return envelope(data, kind=POLICY_TYPE, subject=POLICY_KEY, source=source, time_ns=policy.time_ns)
+    return envelope(to_data(policy), kind=POLICY_TYPE, subject=POLICY_KEY, source=source, time_ns=policy.time_ns)
 
 
 def policy_from(event: dict[str, Any]) -> Policy:
@@ -94,16 +94,12 @@ def policy_from(event: dict[str, Any]) -> Policy:
     Raises:
         EventError: It carries none.
     """
-    values = data_of(event, POLICY_TYPE)
-    modes, windows, time_ns = values.get("modes", {}), values.get("quiet_hours", []), values.get("time_ns", 0)
-    if not isinstance(modes, dict) or not isinstance(windows, list) or type(time_ns) is not int:
-        raise EventError(f"event {event['id']} has {values!r}; it needs modes and quiet_hours; it is refused")
+    policy = event_data(event, Policy, POLICY_TYPE)
     try:
-        found = {program: Mode(mode) for program, mode in modes.items()}
-        _check(found, windows)
-    except (TypeError, ValueError) as error:
+        _check(policy.modes, policy.quiet_hours)
+    except ValueError as error:
         raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
-    return Policy(found, tuple(windows), time_ns)
+    return policy
 
 
 def _contains(window: str, minute: int) -> bool:

@@ -31,7 +31,7 @@ from kernelcast.exporter.programs.socket import ProbeSocket, peer_of
 from kernelcast.exporter.programs.standing import StackFiles, StandingJudge
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
-from kernelcast.wire.errors import FrameError, SourceError
+from kernelcast.wire.errors import ConfigurationError, FrameError
 from kernelcast.wire.events import Hint
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, Reception, decode, encode
 from kernelcast.wire.frames.left import split_packets
@@ -129,11 +129,11 @@ class ProbeServer:
         """Open the socket, read the reports that programs have left, and start the thread.
 
         Raises:
-            SourceError: The socket belongs to a living daemon, or its path cannot be used.
+            ConfigurationError: The socket belongs to a living daemon, or its path cannot be used.
         """
         try:
             self._socket = ProbeSocket(self._path)
-        except SourceError:
+        except ConfigurationError:
             self.close()
             raise
         self._selector.register(self._socket.listener, selectors.EVENT_READ)

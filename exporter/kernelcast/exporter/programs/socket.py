@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kernelcast.wire.errors import SourceError
+from kernelcast.wire.errors import ConfigurationError
 
 DIRECTORY_MODE: Final = 0o755
 OPEN_MODE: Final = 0o666
@@ -37,7 +37,7 @@ class ProbeSocket:
         mode: Permissions of the socket.
 
     Raises:
-        SourceError: Another daemon uses it, or the path cannot be used.
+        ConfigurationError: Another daemon uses it, or the path cannot be used.
     """
 
     def __init__(self, path: Path, mode: int = OPEN_MODE) -> None:
@@ -50,10 +50,10 @@ class ProbeSocket:
             self.listener = self._listen(mode)
         except OSError as error:
             self._release()
-            raise SourceError(
+            raise ConfigurationError(
                 f"probe socket {path} cannot be opened: {error}; give another path or more rights"
             ) from error
-        except SourceError:
+        except ConfigurationError:
             self._release()
             raise
 
@@ -80,7 +80,9 @@ class ProbeSocket:
         except FileNotFoundError:
             return
         if not stat.S_ISSOCK(found.st_mode):
-            raise SourceError(f"probe socket {self._path} is a file that is no socket; remove it or give another path")
+            raise ConfigurationError(
+                f"probe socket {self._path} is a file that is no socket; remove it or give another path"
+            )
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as attempt:
             attempt.setblocking(False)
             try:
@@ -105,8 +107,8 @@ class ProbeSocket:
             raise
         return listener
 
-    def _taken(self) -> SourceError:
-        return SourceError(
+    def _taken(self) -> ConfigurationError:
+        return ConfigurationError(
             f"probe socket {self._path} belongs to a daemon that is running; stop it, or give another path"
         )
 

@@ -110,7 +110,7 @@ class EventTimer:
         self._free: dict[int, deque[Pair]] = {}
         self._made: dict[int, int] = {}
         self._under_way: deque[TimedLaunch] = deque()
-        self._relaxed = False
+        self._relaxed = 0  # the thread
         self.failures = 0
         """Samples lost to an error of CUDA's."""
 
@@ -188,6 +188,6 @@ class EventTimer:
 
     def _enter(self, device: int) -> None:
         self._runtime.setDevice(device)
-        if not self._relaxed:
-            self._relaxed = True
+        if self._relaxed != threading.get_ident():
+            self._relaxed = threading.get_ident()
             relax_capture(self._driver)

@@ -42,7 +42,7 @@ class GpuPhases:
         self._progress = progress
         self._modules = modules
         self._contexts = contexts
-        self._relax: Callable[[], None] | None = relax
+        self._relax = relax
         self._marked: MarkedPhases | None = None
         self._free: list[Any] = []
         self._has_failed = False
@@ -80,9 +80,7 @@ class GpuPhases:
         if not marked.steps:
             return True
         cuda.set_device(marked.device)  # of this thread, which would get a context on device 0 else
-        if self._relax is not None:
-            relax, self._relax = self._relax, None
-            relax()
+        self._relax()  # of this thread as well
         if not all(event.query() for event in marked.events):
             return False
         for phase, (begin, end) in zip(marked.phases, pairwise(marked.events), strict=True):

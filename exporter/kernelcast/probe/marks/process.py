@@ -78,6 +78,7 @@ class ProcessMarks:
     def attach(self, recorder: Recorder) -> None:
         """Add steps to a recorder from now on, with those since the process began."""
         from kernelcast.probe.marks.allocator import TorchAllocator  # noqa: PLC0415  not before a probe
+        from kernelcast.probe.marks.cost import MarksCost  # noqa: PLC0415
         from kernelcast.probe.marks.gpu_phases import GpuPhases  # noqa: PLC0415
         from kernelcast.probe.marks.job import job_rows  # noqa: PLC0415
         from kernelcast.probe.marks.standby import Standby  # noqa: PLC0415
@@ -88,6 +89,7 @@ class ProcessMarks:
         recorder.gpu_phases = GpuPhases(recorder.progress, sys.modules, active_devices)
         recorder.job = lambda: job_rows(os.environ, sys.modules, self._torch.precision if self._torch else "")
         recorder.standby = Standby(recorder.progress, lambda: self.timeline)
+        recorder.marks_cost = MarksCost(recorder.progress, lambda: self.timeline)
         if self.timeline is not None:
             recorder.progress.adopt(self.timeline.totals)
             self.timeline.totals = recorder.progress

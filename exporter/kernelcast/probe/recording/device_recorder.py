@@ -100,6 +100,8 @@ class DeviceRecorder:
         """Returns the state of the framework's allocator on a device."""
         self.gpu_phases: Callable[[], GpuPhaseTotals] = GpuPhaseTotals
         """Returns the time of the GPU in the phases of the steps that were timed."""
+        self.marks_cost: Callable[[], int] = int
+        """Returns what the marks have taken from the program's threads so far, nanoseconds: part of no budget."""
         self.budget = TrialBudget()
         self.dropped_records = 0
         """Activity records of CUPTI that were lost."""

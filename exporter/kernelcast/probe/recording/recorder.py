@@ -235,6 +235,7 @@ class Recorder(DeviceRecorder):
         measured = self.measured.until(self.clock())
         allocator, job = self.allocator(device), self.job() if device == self.home else ()
         standby = self.standby() if device == self.home else ""
+        marks_ns = self.marks_cost() if device == self.home else 0
         gpu_phases = self.gpu_phases() if device == self.home else GpuPhaseTotals()
         with self._lock:
             counters = replace(
@@ -248,7 +249,7 @@ class Recorder(DeviceRecorder):
                 return counters
             return replace(
                 counters,
-                overhead_ns=self.overhead_ns,
+                overhead_ns=self.overhead_ns + marks_ns,
                 decoding_ns=self.decoding_ns,
                 dropped_frames=dropped_frames,
                 dropped_records=self.dropped_records + self.refused,

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from threading import Lock
 from time import perf_counter_ns, time_ns
 from typing import Any, Final, Protocol
 
@@ -13,6 +14,8 @@ __all__ = ["PHASES", "StepTotals"]
 
 FLOPS_PER_MEGAFLOP: Final = 10**6
 MAX_STEP_ENDS: Final = 4096
+MAX_LENGTHS: Final = 1024
+"""Lengths of steps that may wait for a report before the program's thread adds them up itself."""
 
 
 class PhaseTimes(Protocol):
@@ -54,8 +57,10 @@ class StepTotals:
     __slots__ = (
         "_durations",
         "_is_explicit",
+        "_lengths_ns",
         "_part",
         "_progress",
+        "_summing",
         "compilations",
         "compile_ns",
         "ends_ns",
@@ -84,6 +89,8 @@ class StepTotals:
         self._part = 0.0
         self._progress = (0, 0)
         self._durations = DurationTotals()
+        self._lengths_ns: deque[int] = deque()  # not in `_durations` yet, whose bounds the program's caches do not hold
+        self._summing = Lock()
         self._is_explicit = False
 
     @property
@@ -103,10 +110,9 @@ class StepTotals:
 
     def durations(self) -> DurationTotals | None:
         """A copy of the lengths of all steps but the first; None before there is one."""
-        kept = self._durations
-        buckets = dict(kept.buckets)
-        count = kept.zero_count + sum(buckets.values())  # another thread may be about to add a step
-        return DurationTotals(count, kept.sum_ns, kept.sum_squares_ns2, kept.zero_count, buckets) if count else None
+        with self._summing:
+            self._sum_lengths()
+            return self._durations.copy() if self._durations.count else None
 
     def phases(self) -> tuple[tuple[str, int], ...]:
         """Phases that the program has had, and their time; none before the first step, or if only `other` is known."""
@@ -145,7 +151,13 @@ class StepTotals:
 
     def _add(self, now_ns: int, items: float) -> None:
         if self.steps:
-            self._durations.observe(now_ns - self.last_ns)
+            lengths_ns = self._lengths_ns
+            lengths_ns.append(now_ns - self.last_ns)
+            if len(lengths_ns) >= MAX_LENGTHS and self._summing.acquire(blocking=False):
+                try:
+                    self._sum_lengths()
+                finally:
+                    self._summing.release()
         else:
             self.first_ns = now_ns
             self.phase_ns = [0] * len(PHASES)
@@ -153,6 +165,11 @@ class StepTotals:
         self.last_ns = self.progress_ns = now_ns
         self.ends_ns.append(now_ns)
         self._add_items(items)
+
+    def _sum_lengths(self) -> None:
+        lengths_ns, observe = self._lengths_ns, self._durations.observe
+        while lengths_ns:
+            observe(lengths_ns.popleft())
 
     def _add_items(self, items: float) -> None:
         if items:

@@ -108,7 +108,7 @@ def summary(
     phases = {name: phase_ns / 1e9 for name, phase_ns in progress.phases()}
     regions = _regions(recorder)
     ratios = {name: seconds / step_seconds for name, seconds in regions.items()} if step_seconds else {}
-    measuring_seconds = recorder.overhead_ns / 1e9
+    measuring_seconds = (recorder.overhead_ns + recorder.marks_cost()) / 1e9
     return RunSummary(
         program=program,
         rank=rank,

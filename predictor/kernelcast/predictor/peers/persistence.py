@@ -21,7 +21,11 @@ SLOW_WHEN_HEALTHY: Final = 0.02
 MOST_SLOW_WHEN_HEALTHY: Final = 0.6
 """Largest assumed share, so that a slow step always speaks against a member, by at least ln(0.98 / 0.6)."""
 EVIDENCE_TO_START: Final = 8.0
-"""Wald's bound for one false start in e^8, about 3,000, healthy courses; three slow steps reach it."""
+"""Wald's bound for one false start in e^8, about 3,000, healthy courses; three slow steps reach it.
+
+With 5, 8 and 11, 118, 117 and 112 of 120 simulated slow workers are named within three steps, and 7, 0 and 0 others
+(`benchmarks.predictor stragglers`, 20 jobs of each kind, seed 33).
+"""
 MOST_EVIDENCE: Final = 2.5
 """A bound in multiples of the evidence to start, so that a finding ends about six steps after the last slow one."""
 PRIOR_STEPS: Final = 3.0

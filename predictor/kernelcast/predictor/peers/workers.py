@@ -19,7 +19,11 @@ FEWEST_PEERS: Final = 3
 SMALLEST_EXCESS: Final = float(np.log(1.03))
 """Smallest deviation that matters; healthy workers of one job differ by 1 % or 2 %."""
 LIMIT_IN_SIGMA: Final = 4.0
-"""Excess above which a step is slow, in standard deviations of healthy workers."""
+"""Excess above which a step is slow, in standard deviations of healthy workers.
+
+With 3, 4 and 5, 116, 117 and 117 of 120 simulated slow workers are named within three steps and none falsely
+(`benchmarks.predictor stragglers`, 20 jobs of each kind, seed 33).
+"""
 SCALE_STEPS: Final = 16
 """Newest steps from which that deviation is estimated."""
 LARGEST_STATIC_SIGMA: Final = 0.02

@@ -22,7 +22,7 @@ WIDTH, LAYERS, BATCH = 2048, 6, 512
 STEPS = 400
 EVERY = 4
 """Steps between two that are timed in `times`: the second step after a report is."""
-BLOCK, ROUNDS = 200, 15
+BLOCK, ROUNDS = 100, 9
 CAPTURES, REPLAYS = 10, 20
 PLAIN_SECONDS = 12.0
 ASK_SECONDS = 0.002

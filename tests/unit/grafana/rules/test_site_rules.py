@@ -89,7 +89,7 @@ def test_a_service_without_a_target_and_thresholds_are_read_from_the_file_of_a_s
     ("text", "said"),
     [
         ("thresholds: {idle_hours: long}", "thresholds.idle_hours must be a number"),
-        ("thresholds: {idle: 3}", "thresholds.idle is not a setting; there are kernel_slower_ratio"),
+        ("thresholds: {idle: 3}", "thresholds.idle is not a setting; known are "),
         ("jobs: {bridge: 3}", "jobs.bridge must be text"),
         ("thresholds: {heat_ratio: .nan}", "thresholds.heat_ratio is nan; it must be a finite number"),
         ("thresholds: {lag_messages: .inf}", "thresholds.lag_messages is inf; it must be a finite number"),

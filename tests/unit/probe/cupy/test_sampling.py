@@ -1,5 +1,6 @@
 """Sampling of the launches to time, and its limit."""
 
+import threading
 from collections import deque
 from random import Random
 
@@ -87,3 +88,26 @@ def test_a_launch_that_loses_the_last_free_event_to_another_thread_is_not_timed(
     timer._free[0] = TakenMeanwhile()
     assert timer.begin(0, 7) is None
     assert timer.begin(1, 7) is None
+
+
+def test_each_thread_that_asks_cuda_does_so_in_a_mode_that_breaks_no_capture() -> None:
+    threads: list[int] = []
+
+    class Driver:
+        def cuThreadExchangeStreamCaptureMode(self, _mode: object) -> int:  # noqa: N802  CUDA's name
+            threads.append(threading.get_ident())
+            return 0
+
+    class Runtime:
+        def setDevice(self, _device: int) -> None:  # noqa: N802  CUDA's name
+            pass
+
+        def eventCreateWithFlags(self, _flags: int) -> int:  # noqa: N802  CUDA's name
+            return 1
+
+    timer = EventTimer(Runtime(), Driver)
+    timer.prepare(0)
+    other = threading.Thread(target=timer.prepare, args=(1,))
+    other.start()
+    other.join()
+    assert len(set(threads)) == len(threads) == 2

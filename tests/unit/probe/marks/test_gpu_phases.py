@@ -161,7 +161,7 @@ def test_a_step_is_read_once_the_gpu_has_come_to_its_end_and_nothing_waits_for_t
     assert training.report() == (0, ())
     training.wait()
     assert training.report().steps == 1
-    assert training.relaxed == 1
+    assert training.relaxed == 2, "each time it asks, on whatever thread"
 
 
 @pytest.mark.parametrize("contexts", [(), (0,)])

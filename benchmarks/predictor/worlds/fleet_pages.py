@@ -1,0 +1,254 @@
+"""`python -m benchmarks.predictor others-fleet`: pages of a fleet that others wrote, through passages and the alarms.
+
+No page is held by a budget. Each series is a row of its node, GPU and kind; evaluations begin after the first hour and
+a half, so that the first day counts. Causes are those of the metrics: the fleet has no companions but power.
+"""
+
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from benchmarks.predictor.options import Options
+from benchmarks.predictor.worlds.others_fleet import GRID_S, fleet
+from benchmarks.predictor.worlds.series import World, WorldSeries
+
+from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.calibration import shipped
+from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions
+from kernelcast.predictor.passage.run import run as evaluations
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Cause
+from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
+
+if TYPE_CHECKING:
+    from kernelcast.predictor.arrays import Floats, Ints
+
+DAYS: Final = 7.0
+GPUS: Final = 1000
+SMALL_GPUS: Final = 128
+FAULTS_PER_DAY: Final = 1.5
+SEEDS: Final = 5
+DAY_SECONDS: Final = 86_400.0
+LONG_SECONDS: Final = 3 * 3600.0
+_AFTER_SECONDS: Final = 600.0
+"""A fault that reaches its limit within 40 minutes is found where the page comes within ten minutes after that."""
+_SOON_SECONDS: Final = 2400.0
+_WATCHED_PER_GPU: Final = 3
+_ROWS: Final = 250
+_UNLIMITED: Final = AlarmSettings(pages_per_day=10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A series of the fleet."""
+
+    node: str
+    gpu: str
+    world: World
+    series: WorldSeries
+
+    @property
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        """Labels of its findings."""
+        own = {"Hostname": self.node, "UUID": self.gpu}
+        if self.series.metric == kernel.DURATION.prometheus_name:
+            own |= {"program": f"train-{self.node}", "kernel": "gemm", "rank": self.gpu}
+        return tuple(sorted(own.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A series that alerts after some evaluation."""
+
+    row: int
+    beyond: bool
+    level: float
+    limit: float
+    probability: float
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page, with the rows that it is about and the Unix time at which each became a part of it."""
+
+    at: float
+    finding: Finding
+    rows: dict[int, float]
+
+
+def candidates(rows: Sequence[Row], first: int = MIN_BLOCKS) -> list[list[Candidate]]:
+    """Series that alert at the end of each block, from the evaluation of all of them."""
+    length = len(rows[0].series.times)
+    found: list[list[Candidate]] = [[] for _ in range(length + 1)]
+    options = DetectorOptions(calibration=shipped())
+    for begin in range(0, len(rows), _ROWS):
+        part = rows[begin : begin + _ROWS]
+        quiet = AlarmState.quiet(len(part))
+        for result in evaluations(_blocks(part), _traits(part), options, ends=range(first, length + 1), alarms=quiet):
+            now = result.found
+            probability = np.nan_to_num(now.passage.probability).max(axis=1)
+            for place in np.flatnonzero(result.alarms.firing | now.beyond).tolist():
+                seconds = tuple(now.passage.seconds[place].tolist())
+                numbers = (float(now.trend.level[place]), float(now.limit[place]), float(probability[place]))
+                found[result.end].append(Candidate(begin + place, bool(now.beyond[place]), *numbers, seconds))
+    return found
+
+
+def pages(rows: Sequence[Row], found: Sequence[Sequence[Candidate]], watched: int) -> list[Page]:
+    """Pages that the control of alarms sends."""
+    alarms = Alarms(_UNLIMITED)
+    sent: dict[str, Page] = {}
+    number = {(row.series.metric, row.labels): place for place, row in enumerate(rows)}
+    started = float(rows[0].series.times[0])
+    for end, now in enumerate(found):
+        at = started + end * GRID_S
+        changes = alarms.step((_finding(rows[one.row], one) for one in now), watched, round(at * 1e9))
+        for one in changes:
+            if one.severity is Severity.PAGE and one.state is not FindingState.OVER:
+                sent.setdefault(one.finding_id, Page(at, one, {}))
+        for each in alarms.candidates.by_series.values():
+            if each.is_accepted and each.finding_id in sent:
+                sent[each.finding_id].rows.setdefault(number[each.series], at)
+    return list(sent.values())
+
+
+def score(rows: Sequence[Row], sent: Sequence[Page], gpus: int) -> dict[str, Any]:
+    """Pages a day, their precision, and faults that were paged before the limit, from day two on and on day one."""
+    started = float(rows[0].series.times[0])
+    spans = {place: _span(row) for place, row in enumerate(rows) if row.series.onset is not None}
+    true = [page for page in sent if _true(page, rows, spans)]
+    later = [page for page in sent if page.at >= started + DAY_SECONDS]
+    leads, paged, of = [], 0, 0
+    for place, (onset, breach, _) in spans.items():
+        if breach < started + DAY_SECONDS:
+            continue
+        of += 1
+        gpu = rows[place].gpu
+        named = [at for page in true for one, at in page.rows.items() if rows[one].gpu == gpu]
+        first = min((at for at in named if at >= onset), default=np.inf)
+        paged += first < breach if breach - onset > _SOON_SECONDS else first <= breach + _AFTER_SECONDS
+        if breach - onset >= LONG_SECONDS:
+            leads.append(float(max(breach - first, 0.0)) / 60)
+    false = [page for page in later if page not in true]
+    return {
+        "gpus": gpus,
+        "pages_per_day": len(later) / (DAYS - 1),
+        "precision": 1 - len(false) / len(later) if later else None,
+        "false": len(false),
+        "paged": paged,
+        "faults": of,
+        "lead_minutes": leads,
+        "pages_on_day_one": len(sent) - len(later),
+        "false_pages": [_shown(page, rows, started) for page in false],
+        "false_by_world": dict(Counter(min(rows[one].world.name for one in page.rows) for page in false if page.rows)),
+    }
+
+
+def run_seed(seed: int, gpus: int) -> dict[str, Any]:
+    """Score one fleet."""
+    rng = np.random.default_rng([seed, gpus])
+    rows = [Row(*one) for one in fleet(rng, gpus, DAYS, FAULTS_PER_DAY * gpus / GPUS)]
+    sent = pages(rows, candidates(rows), _WATCHED_PER_GPU * gpus)
+    return {"seed": seed, **score(rows, sent, gpus)}
+
+
+def _seeds(options: Options) -> Iterator[dict[str, Any]]:
+    """Score each seed."""
+    gpus = options.series or (SMALL_GPUS if options.small else GPUS)
+    for seed in range(options.seed, options.seed + (options.seeds or SEEDS)):
+        found = run_seed(seed, gpus)
+        sys.stderr.write(f"{seed}: {len(found['lead_minutes'])} slow faults\n")
+        yield found
+
+
+def _span(row: Row) -> tuple[float, float, float]:
+    series = row.series
+    assert series.onset is not None
+    assert series.breach is not None
+    return series.onset, series.breach, float(series.times[-1])
+
+
+def _true(page: Page, rows: Sequence[Row], spans: dict[int, tuple[float, float, float]]) -> bool:
+    """Whether a page is about a GPU with a fault, after its onset."""
+    faulty: dict[str, float] = {}
+    for place, (onset, _, _) in spans.items():
+        faulty[rows[place].gpu] = min(onset, faulty.get(rows[place].gpu, np.inf))
+    return any(at >= faulty.get(rows[one].gpu, np.inf) for one, at in page.rows.items())
+
+
+def _shown(page: Page, rows: Sequence[Row], started: float) -> str:
+    one = page.finding
+    names = ",".join(sorted({rows[each].world.name for each in page.rows}))
+    gpu = dict(one.labels).get("UUID", "")[:10]
+    return (
+        f"day {(page.at - started) / DAY_SECONDS:.2f} {one.scope} {dict(one.labels).get('Hostname')} {gpu} {names} "
+        f"{one.state} {one.series}"
+    )
+
+
+def _finding(row: Row, one: Candidate) -> Finding:
+    meaning = MEANINGS.get(row.series.metric, OTHER)
+    early, median, late = (float(value) if np.isfinite(value) else None for value in one.seconds)
+    return Finding(
+        finding_id="",
+        cause=meaning.cause if row.series.metric in MEANINGS else Cause.MEMORY_LEAK,
+        state=FindingState.PASSED if one.beyond else FindingState.PREDICTED,
+        severity=Severity.PAGE,
+        scope=Scope.SERIES,
+        labels=row.labels,
+        metric=row.series.metric,
+        value=one.level,
+        limit=one.limit,
+        probability=one.probability,
+        seconds_to_limit=(early, median, late),
+    )
+
+
+def _blocks(rows: Sequence[Row]) -> SeriesBlocks:
+    values: Floats = np.stack([row.series.values for row in rows])
+    nothing = np.full(values.shape[1], np.nan)
+    power = device.POWER_USAGE.prometheus_name
+    load: Floats = np.stack([row.series.companions.get(power, nothing) for row in rows])
+    none: Ints = np.zeros(values.shape, np.int64)
+    averaged = np.array([MEANINGS.get(row.series.metric, OTHER).resolution > 0 for row in rows])
+    return SeriesBlocks.of(values, values, load, none, none - 1, averaged=averaged)
+
+
+def _traits(rows: Sequence[Row]) -> Traits:
+    meanings = [MEANINGS.get(row.series.metric, OTHER) for row in rows]
+    own = np.array([row.series.metric == kernel.DURATION.prometheus_name for row in rows])
+    limits = np.array([row.series.limit for row in rows])
+    return Traits(
+        limit=np.where(own, np.nan, limits),
+        baseline_ratio=np.array([one.own_ratio or np.nan for one in meanings]),
+        below=np.zeros(len(rows), np.bool_),
+        resolution=np.array([one.resolution for one in meanings]),
+        settling_blocks=np.array([round(one.settling_seconds / BLOCK_SECONDS) for one in meanings], np.int64),
+        reserves=np.array([one.reserved for one in meanings]),
+    )
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Score fleets of some seeds."""
+    return {"simulated": True, "seeds": list(_seeds(options))}
+
+
+def table(result: dict[str, Any]) -> str:
+    """Text for people."""
+    lines = [f"{'seed':>6}{'pages/day':>11}{'precision':>11}{'false':>7}{'paged':>10}{'lead':>6}{'day one':>9}"]
+    for one in result["seeds"]:
+        lead = statistics.median(one["lead_minutes"]) if one["lead_minutes"] else float("nan")
+        lines.append(
+            f"{one['seed']:>6}{one['pages_per_day']:>11.2f}{one['precision'] or 0:>11.2f}{one['false']:>7}"
+            f"{one['paged']:>6}/{one['faults']:<3}{lead:>6.0f}{one['pages_on_day_one']:>9}"
+        )
+    return "\n".join(lines)
