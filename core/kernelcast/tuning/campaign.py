@@ -34,6 +34,8 @@ __all__ = ["Campaign", "CampaignRules", "LaunchRequest", "Proved"]
 
 USUAL_BUDGET: Final = 200
 """Budget for which `CampaignRules.launches` is meant; a larger budget allows more launches in proportion."""
+EXPERIMENT_LAUNCHES: Final = 1700
+"""Launches of an experiment of a candidate that is 5 % faster, of both arms."""
 NO_ANSWERS: Final = 3
 """Refusals of new configurations in a row, or useless proposals, after which the campaign measures no other."""
 
@@ -107,6 +109,17 @@ class Campaign:
         """
         self._known = dict(known) if known.get(self.space.start) else {}
 
+    def expected(self) -> tuple[int, int]:
+        """Return how many configurations will be measured, and how many launches that takes, roughly."""
+        configurations = min(self._budget, len(self.space))
+        if self._proves_each():
+            return configurations, EXPERIMENT_LAUNCHES * (configurations - 1)
+        finals = self.rules.finalists * self.rules.final_rounds
+        return configurations, 2 * configurations + finals + EXPERIMENT_LAUNCHES
+
+    def _proves_each(self) -> bool:
+        return len(self.space) - 1 <= self.rules.few and self.rules.proofs > 0
+
     def results(self) -> dict[int, float | None]:
         """Return the typical times of all configurations that were measured; None for failing ones."""
         found = dict(self._known)
@@ -167,7 +180,7 @@ class Campaign:
         if not answer.times:
             return
         self._report(start)
-        if len(self.space) - 1 <= self.rules.few and self.rules.proofs:
+        if self._proves_each():
             yield from self._prove_each()
             return
         yield from self._use_known()

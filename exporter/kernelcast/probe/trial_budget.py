@@ -30,11 +30,12 @@ class TrialBudget:
         clock: Nanoseconds.
 
     Attributes:
+        share: As given.
         lost_ns: Time that trials have cost.
     """
 
     def __init__(self, share: float = SHARE, clock: Callable[[], int] = perf_counter_ns) -> None:
-        self._share = share
+        self.share = share
         self._clock = clock
         self._lock = threading.RLock()  # a signal handler may interrupt its own thread in here
         self._began_ns = clock()
@@ -44,7 +45,7 @@ class TrialBudget:
     @property
     def allowed_ns(self) -> int:
         """Time that trials may have cost by now; it never falls."""
-        return round(self._share * (self._clock() - self._began_ns)) + self._granted_ns
+        return round(self.share * (self._clock() - self._began_ns)) + self._granted_ns
 
     @property
     def is_used(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor import broker
-from kernelcast.cli.doctor.finding import CheckLevel
+from kernelcast.cli.doctor.result import CheckLevel
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.settings.service import KafkaSettings
 

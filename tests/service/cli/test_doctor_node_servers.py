@@ -10,7 +10,7 @@ from tests.support.dripping_server import dripping
 
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor import surroundings
-from kernelcast.cli.doctor.finding import CheckLevel, CheckResult
+from kernelcast.cli.doctor.result import CheckLevel, CheckResult
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 

@@ -13,7 +13,7 @@ from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor.broker import check_broker
-from kernelcast.cli.doctor.finding import CheckLevel
+from kernelcast.cli.doctor.result import CheckLevel
 from kernelcast.predictor import service
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings

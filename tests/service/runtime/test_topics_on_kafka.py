@@ -8,7 +8,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from tests.service.conftest import Broker
 
 from kernelcast.cli.doctor.broker import check_broker
-from kernelcast.cli.doctor.finding import CheckLevel
+from kernelcast.cli.doctor.result import CheckLevel
 from kernelcast.runtime.kafka.admin import Admin, TopicResult, apply_topics, list_topics
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import MAX_VALUE_BYTES, DeadLetters

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor import broker, gpu, node, software
-from kernelcast.cli.doctor.finding import CheckLevel, CheckResult
+from kernelcast.cli.doctor.result import CheckLevel, CheckResult
 from kernelcast.runtime.kafka.admin import TopicState
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.topics import DEVICE, TOPICS

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from kernelcast.cli.doctor import gpu, rows, surroundings
-from kernelcast.cli.doctor.finding import CheckLevel, CheckResult, ok
 from kernelcast.cli.doctor.limit import within
+from kernelcast.cli.doctor.result import CheckLevel, CheckResult, ok
 from kernelcast.cli.doctor.settings import NodeSettings, SpoolPlace
 from kernelcast.exporter.settings import ExporterSettings
 

@@ -159,6 +159,7 @@ class Eager:
     kept = 0
     ordinal = 1
     launches = 10**9
+    may_wait = True
 
     def next(self) -> "Eager":
         return self

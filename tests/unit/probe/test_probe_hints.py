@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.probe.ranks import QUICK
 
 from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
@@ -37,6 +38,7 @@ class Program:
             lambda: self.model,
             self.environ,
             lambda: self.now_ns,
+            QUICK,
             seed=1,
             stop_file=StopFile([str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training"),
             journal=Journal(directory, "training") if directory else None,

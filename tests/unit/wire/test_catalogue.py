@@ -77,4 +77,4 @@ def test_no_module_of_the_contract_imports_a_third_party() -> None:
     }
     allowed = {"kernelcast", "bisect", "collections", "dataclasses", "typing", "os", "re", "hashlib", "functools"}
     allowed |= {"json", "struct", "uuid", "datetime", "enum", "types", "sys", "textwrap", "pathlib", "argparse"}
-    assert imported <= allowed | {"shutil", "math"}
+    assert imported <= allowed | {"shutil", "math", "difflib"}

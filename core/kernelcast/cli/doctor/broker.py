@@ -6,7 +6,7 @@ from typing import Final
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message, Producer
 
-from kernelcast.cli.doctor.finding import CheckLevel, CheckResult, fail, ok, warn
+from kernelcast.cli.doctor.result import CheckLevel, CheckResult, fail, ok, warn
 from kernelcast.runtime.kafka.admin import Admin, TopicState, differences
 from kernelcast.runtime.kafka.connect import PRODUCER_PROPERTIES, broker_errors, connect
 from kernelcast.runtime.settings.service import KafkaSettings

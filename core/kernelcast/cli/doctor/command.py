@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from kernelcast.cli.doctor import broker, gpu, node, rows, software, surroundings
-from kernelcast.cli.doctor.finding import CheckLevel, CheckResult, ok
 from kernelcast.cli.doctor.limit import within
+from kernelcast.cli.doctor.result import CheckLevel, CheckResult, ok
 from kernelcast.cli.doctor.settings import DoctorSettings, NodeSettings
 from kernelcast.runtime.command import command
 from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME

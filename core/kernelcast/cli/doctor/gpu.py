@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
 from kernelcast.cli.doctor.limit import SECONDS
+from kernelcast.cli.doctor.result import CheckResult, fail, ok, warn
 
 DRIVER_PARAMETERS: Final = Path("/proc/driver/nvidia/params")
 DRIVER_VERSION: Final = Path("/proc/driver/nvidia/version")

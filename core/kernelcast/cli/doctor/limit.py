@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kernelcast.cli.doctor.finding import CheckResult, fail
+from kernelcast.cli.doctor.result import CheckResult, fail
 
 SECONDS: Final = 15.0
 """NVML answers within milliseconds; the first query of many sleeping GPUs takes seconds."""

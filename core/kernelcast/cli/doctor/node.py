@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
+from kernelcast.cli.doctor.result import CheckResult, fail, ok, warn
 from kernelcast.runtime.web.config import read_web_config
 from kernelcast.wire.errors import ConfigurationError
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
-from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
+from kernelcast.cli.doctor.result import CheckResult, fail, ok, warn
 
 CALLS: Final[Mapping[str, str]] = MappingProxyType(
     {

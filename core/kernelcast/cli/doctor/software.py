@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
+from kernelcast.cli.doctor.result import CheckResult, fail, ok, warn
 
 OLDEST_PYTHON: Final = (3, 11)
 

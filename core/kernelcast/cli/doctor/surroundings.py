@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from kernelcast.cli.doctor.finding import CheckResult, fail, ok, warn
+from kernelcast.cli.doctor.result import CheckResult, fail, ok, warn
 from kernelcast.runtime.web.requests import open_url
 
 TPU_PORT: Final = 8431

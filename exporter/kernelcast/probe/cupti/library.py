@@ -26,8 +26,8 @@ MEMCPY2: Final = 22
 SYNCHRONIZATION: Final = 38
 WORK_KINDS: Final = (CONCURRENT_KERNEL, MEMCPY, MEMCPY2, MEMSET)
 """Activity kinds of the GPU's work. Each kernel of a CUDA graph has its own record with the graph's number. CUPTI's
-one record for a whole graph (GRAPH_TRACE, 51) is never asked for: on an H100 (CUPTI 13.0, driver 580.159) a graph that was
-launched before it was enabled ended the program by SIGSEGV at its next launch, in each of four programs."""
+one record for a whole graph (GRAPH_TRACE, 51) is never asked for: on an H100 (CUPTI 13.0, driver 580.159) a graph that
+was launched before it was enabled ended the program by SIGSEGV at its next launch, in each of four programs."""
 KINDS: Final = (*WORK_KINDS, SYNCHRONIZATION)
 """Activity kinds that are enabled where no others are chosen."""
 

@@ -71,11 +71,24 @@ class SearchReports:
         self._granularity = granularity
         self._open: dict[str, str] = {}
 
-    def search_began(self, space: str, kept: str, reason: str = "", trial_id: str = "") -> None:
-        """Report that a search begins, once for each."""
+    def search_began(
+        self, space: str, kept: str, reason: str = "", trial_id: str = "", expected_seconds: float = 0.0
+    ) -> None:
+        """Report that a search begins, once for each.
+
+        Args:
+            space: Name of the space.
+            kept: The configuration in force.
+            reason: Why; empty for that of these reports.
+            trial_id: Its id; empty for a new one.
+            expected_seconds: Time until its verdict, roughly; 0 where it is not known.
+        """
         if space not in self._open and len(self._open) < MAX_OPEN:
             self._open[space] = trial_id or new_id()
-            self._report(self._open[space], space, OutcomeState.APPLIED, reason or self._searched, kept, kept)
+            why = reason or self._searched
+            if expected_seconds:
+                why += f"; a verdict is expected after about {duration(expected_seconds)}"
+            self._report(self._open[space], space, OutcomeState.APPLIED, why, kept, kept)
 
     def candidate_failed(self, space: str, candidate: str, kept: str, reason: str) -> None:
         """Report a candidate that failed."""
@@ -131,6 +144,14 @@ class SearchReports:
     ) -> None:
         given = {"value": kept, "previous": before, "granularity": self._granularity, **facts}
         self._send(SearchOutcome(trial, space, state, reason[:500], given))
+
+
+def duration(seconds: float) -> str:
+    """Return a time for people, in the unit that suits it."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def new_id() -> str:

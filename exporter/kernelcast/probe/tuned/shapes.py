@@ -13,7 +13,7 @@ from statistics import median
 from time import perf_counter
 from typing import Final, Generic, TypeVar
 
-from kernelcast.probe.tuned.confirmation import Confirmation, Confirmed
+from kernelcast.probe.tuned.confirmation import Confirmation, Confirmed, LatePair
 from kernelcast.probe.tuned.notes import CandidateNotes
 from kernelcast.probe.tuned.terms import (
     CallAccounts,
@@ -38,6 +38,10 @@ MAX_NAME: Final = 256
 SURVIVED_CALLS: Final = 3
 # Calls whose time trials may cost in addition to their share of it, so that one can begin at all.
 FIRST_CREDIT_CALLS: Final = 20.0
+
+# Usual calls that a candidate of a search costs, and seconds in which the search chooses it.
+CANDIDATE_COST: Final = 0.25
+SUGGESTION_SECONDS: Final = 0.0015
 
 Answer = TypeVar("Answer")
 
@@ -158,9 +162,25 @@ class SearchedShapes(Generic[Configuration_co]):
             return None
         if request is None:
             self._end_campaign(bucket, campaign)
-        else:
-            self._reports.search_began(bucket.name, self._space.text(bucket.kept))
+        elif not isinstance(campaign, LatePair) and (bucket.usual or not hasattr(campaign, "expected")):
+            expected = self._expected_seconds(bucket, campaign)
+            self._reports.search_began(bucket.name, self._space.text(bucket.kept), expected_seconds=expected)
         return request
+
+    def _expected_seconds(self, bucket: ShapeBucket, campaign: CallCampaign) -> float:
+        """Return the time until a verdict, roughly: that of its calls, or that in which they may cost what they cost.
+
+        A candidate takes a quarter longer than the kept configuration and is checked once, and the search computes.
+        """
+        expected: Callable[[], tuple[int, int]] | None = getattr(campaign, "expected", None)
+        if bucket.is_announced or expected is None:
+            return 0.0
+        bucket.is_announced = True
+        configurations, calls = expected()
+        usual, checked = bucket.usual_seconds, 1.0 if self._terms.check else 0.0
+        cost = configurations * ((CANDIDATE_COST + checked) * usual + SUGGESTION_SECONDS)
+        share = self._budget.share if self._terms.share is None else self._terms.share
+        return max(calls * usual, cost / share if share else 0.0)
 
     def _is_spent(self, bucket: ShapeBucket) -> bool:
         """Whether the search has cost its own share of the time, or without one, trials that of the process."""
@@ -183,13 +203,19 @@ class SearchedShapes(Generic[Configuration_co]):
 
     def _end_campaign(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
         bucket.campaign, before = None, self._space.text(bucket.kept)
+        if isinstance(campaign, LatePair):
+            reason = bucket.check.paired(campaign, self._clock(), bucket.usual_seconds)
+            if reason:
+                self._reports.search_began(bucket.name, before, "checked again after long stays")
+                self._take_back(bucket, reason, Decision.ROLLED_BACK)
+            return
         verdicts, kept = getattr(campaign, "verdicts", ()), self._space.text(campaign.kept)
         self._reports.search_ended(bucket.name, verdicts, self._space.text, kept, before)
         if campaign.kept == bucket.kept:
             return
         start, bucket.kept = bucket.kept, campaign.kept
         if not isinstance(campaign, Confirmation):
-            bucket.check.kept(start, self._clock())
+            bucket.check.kept(start, self._clock(), bucket.usual_seconds)
             self._notes.end(bucket.name, campaign.kept, Decision.KEPT)
             return
         # The kept configuration was taken back: search again.
@@ -208,7 +234,7 @@ class SearchedShapes(Generic[Configuration_co]):
                 bucket.campaign, bucket.check.due_at = None, inf
         return self._is_child
 
-    def _take_back(self, bucket: ShapeBucket, reason: str) -> None:
+    def _take_back(self, bucket: ShapeBucket, reason: str, decision: Decision = Decision.FAILED) -> None:
         """Ban the kept configuration, put the start in force, and search again."""
         if self._is_forked():
             return
@@ -217,8 +243,10 @@ class SearchedShapes(Generic[Configuration_co]):
         bucket.usual.clear()
         bucket.calls.clear()
         self.banned[bucket.name, failed] = reason
-        self._notes.end(bucket.name, failed, Decision.FAILED, reason)
-        verdict = Confirmed(failed, Decision.FAILED, reason, None, None)
+        self._notes.end(bucket.name, failed, decision, reason)
+        if decision is not Decision.FAILED:
+            self._notes.forget(bucket.name)
+        verdict = Confirmed(failed, decision, reason, None, None)
         text = self._space.text
         self._reports.search_ended(bucket.name, (verdict,), text, text(bucket.kept), text(failed))
         self._search(bucket)

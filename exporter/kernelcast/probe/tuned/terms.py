@@ -145,6 +145,7 @@ class ShapeBucket:
         configuration: The kept configuration with its number, once a call has used it.
         check: When the kept configuration is checked again.
         offered: Findings of other nodes that the search knows.
+        is_announced: Whether the expected time of its search was reported.
     """
 
     name: str
@@ -159,6 +160,7 @@ class ShapeBucket:
     offered: Experience | None = None
     prepared: set[tuple[int, object]] = field(default_factory=set)
     configuration: tuple[int, Any] | None = None
+    is_announced: bool = False
 
     @property
     def usual_seconds(self) -> float:

@@ -5,13 +5,13 @@ from typing import Any, Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import crossing, liveness, words
 from kernelcast.grafana.dashboards.frame import ANY_GPU, ANY_NODE, OWNER
+from kernelcast.grafana.forecast_class import with_class
 from kernelcast.grafana.inputs import Thresholds
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, limits, stat, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.model.variables import LabelVariable, RankedVariable
-from kernelcast.grafana.scores import with_class
 from kernelcast.wire.catalogue import forecast, forecast_scores, kernel, predictor
 from kernelcast.wire.catalogue.devices import accelerator
 from kernelcast.wire.catalogue.model import Metric

@@ -39,7 +39,7 @@ def test_a_function_that_is_decorated_at_import_is_tuned_once_the_probe_starts(d
         run()
     assert set(seen) == {1}
     running = started(directory)
-    for _ in range(200):
+    for _ in range(6000):
         run()
     assert set(seen) == {1, 2, 3}
     assert running.outcomes[0].tunable == "conv.run"

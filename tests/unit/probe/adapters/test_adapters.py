@@ -100,7 +100,7 @@ def test_a_triton_kernel_is_tuned_while_it_works_and_each_call_counts_once(
     kernel = Kernel(clock)
     tuned = kp.triton_autotune(CONFIGS, ["n"], reset_to_zero=["out"], restore_value=["x"], share=1e6, rep=50)(kernel)
     x = Tensor(0)
-    for number in range(1, 400):
+    for number in range(1, 6000):
         out = Tensor(0)
         tuned[4,](x, out, 4)
         assert (x.value, out.value) == (number, number)
@@ -122,7 +122,7 @@ def test_a_pruned_configuration_of_triton_never_runs(probe: Probe, clock: Simple
 
     pruning = {"early_config_prune": early, "perf_model": lambda BLOCK, **_: BLOCK, "top_k": 2}  # noqa: N803  a key
     tuned = kp.triton_autotune(CONFIGS, ["n"], prune_configs_by=pruning, share=1e6)(kernel)
-    for _ in range(200):
+    for _ in range(6000):
         tuned[32,](Tensor(0), Tensor(0), 32)
     assert set(kernel.launched) == {32, 64}
 
@@ -139,7 +139,7 @@ def test_configurations_of_triton_with_long_texts_are_told_apart(probe: Probe, c
     pruning = {"early_config_prune": lambda configs, _given, **_named: configs}
     configs = [Long({"BLOCK": block}) for block in (16, 64)]
     tuned = kp.triton_autotune(configs, ["n"], prune_configs_by=pruning, share=1e6)(kernel)
-    for _ in range(400):
+    for _ in range(6000):
         tuned[4,](Tensor(0), Tensor(0), 4)
     assert kernel.launched.most_common(1)[0][0] == 64
     assert set(kernel.launched) == {16, 64}
@@ -185,7 +185,7 @@ def test_a_hook_of_a_configuration_runs_before_it_is_compiled(probe: Probe, cloc
     for config in configs:
         config.pre_hook = lambda given: given["desc"].__setitem__("block", given["BLOCK"])
     tuned = kp.triton_autotune(configs, ["n"], share=1e6)(kernel)
-    for _ in range(200):
+    for _ in range(6000):
         tuned[4,]({"block": 1}, 4)
     assert kernel.launched.most_common(1)[0][0] == 64
     assert set(kernel.launched) == {16, 32, 64}
@@ -264,7 +264,7 @@ def test_cupy_kernels_get_options_grid_and_block_from_the_configuration(
         space, "code", "saxpy", grid=lambda c, n: (n // c.bx,), block=lambda c, _n: (c.bx,), options=["-std=c++17"],
         shared_memory_bytes=lambda c, _n: 4 * c.bx, share=1e6,
     )  # fmt: skip
-    for _ in range(400):
+    for _ in range(6000):
         run(1024)
     assert launched[0] == (("-std=c++17", "-Dbx=16", "-Dunroll=0"), (64,), (16,), (1024,), 64)
     assert launched[-1][1:3] == ((16,), (64,))
@@ -295,7 +295,7 @@ def test_a_cupy_kernel_may_use_more_shared_memory_than_cuda_gives_unasked(
         space, "code", "tiled", grid=lambda *_: (1,), block=lambda *_: (64,),
         shared_memory_bytes=lambda c: c.kib * 1024, share=1e6,
     )  # fmt: skip
-    for _ in range(400):
+    for _ in range(6000):
         run()
     before = clock.seconds
     run()
@@ -483,7 +483,7 @@ def test_compile_modes_are_tried_where_pytorch_has_them(
 
     torch.compile = compiled  # type: ignore[attr-defined]
     run = kp.torch_compiled(forward, share=1e6)
-    assert [run(number) for number in range(500)] == list(range(1, 501))
+    assert [run(number) for number in range(6000)] == list(range(1, 6001))
     before = clock.seconds
     run(1)
     assert clock.seconds - before == pytest.approx(5e-4)
@@ -543,7 +543,7 @@ def test_a_tuned_function_of_jax_takes_arrays_on_any_device_in_any_precision(
         return array.sharding
 
     run = kp.jax_static(kp.space("work", {"factor": [1, 2]}, start={"factor": 1}), work, share=1e6)
-    for _ in range(500):
+    for _ in range(6000):
         assert run(Array("GPU 0")) == ("GPU 0", None)
     before = clock.seconds
     assert run(Array("GPU 1")) == ("GPU 1", None)

@@ -81,7 +81,7 @@ def test_a_search_that_finds_nothing_ends_inconclusive() -> None:
     assert conv.outcomes[-1].reason == "no configuration was worth an experiment"
 
 
-@pytest.mark.parametrize("calls", [1, 5, 30, 100])
+@pytest.mark.parametrize("calls", [2, 5, 30, 100])
 def test_a_search_that_the_end_of_the_program_interrupts_ends_in_one_outcome(calls: int) -> None:
     conv = Conv()
     for _ in range(calls):
@@ -109,6 +109,7 @@ def test_the_outcomes_of_a_program_that_only_searches_wait_to_be_sent(tmp_path: 
     space = probe.space("conv", {"block": [16, 32]}, start={"block": 16})
     run = space.tuned(lambda c: c.block)
     run()
+    run()  # the search is reported once the time of a call is known
     assert probe.recorder.touched
     (begun,) = probe.outcomes
     assert (begun.tunable.partition(".")[0], begun.state, begun.value) == ("conv", OutcomeState.APPLIED, "[16]")

@@ -137,7 +137,7 @@ def test_steps_that_write_a_checkpoint_are_neither_compared_nor_charged(training
             with kp.region("checkpoint"):
                 training.now += 10.0
         training.step(loader_seconds(feed))
-    assert training.probe.recorder.budget.lost_ns < 1e9
+    assert training.probe.recorder.budget.lost_ns < 5e9
     assert (feed.workers, feed.prefetch) == (8, 4)
 
 
@@ -370,3 +370,35 @@ def test_without_a_probe_the_start_is_in_force() -> None:
     feed = kp.space("feed", FEED, start=FEED_START, per="step", scope="collective", changes_results=True)
     kp.step(items=2)
     assert (feed.workers, feed.prefetch) == (0, 2)
+
+
+def test_a_kept_configuration_that_is_slower_after_a_long_stay_is_taken_back(
+    training: Training, tmp_path: Path
+) -> None:
+    """Review: 5 % faster for 200 steps and 10 % slower then was kept 50 of 50, and stayed."""
+    space = training.probe.space("size", {"size": [1, 2]}, start={"size": 1}, terms=SpaceTerms(per="step"), share=1.0)
+    stay, in_force = 0, list[int]()
+    for _ in range(8000):
+        stay = stay + 1 if space.size == 2 else 0
+        in_force.append(space.size)
+        training.step(0.1 * (1.0 if space.size == 1 else 0.95 if stay <= 200 else 1.1))
+    assert OutcomeState.KEPT in {one.state for one in training.probe.outcomes}
+    assert set(in_force[-1000:]) == {1}
+    assert Journal(tmp_path, "train").kept("size") is None
+    assert any("launches in a row" in one.reason for one in training.probe.outcomes)
+
+
+def test_a_search_says_when_its_verdict_is_expected(training: Training) -> None:
+    feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
+    for _ in range(10):
+        training.step(loader_seconds(feed))
+    assert "a verdict is expected after about" in training.probe.outcomes[0].reason
+
+
+def test_a_share_of_its_own_is_the_only_one_that_bounds_a_search(training: Training) -> None:
+    """Review: `share=` could only lower the share of the process, because both held."""
+    training.probe.recorder.budget.share = 0.0
+    feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
+    for _ in range(3000):
+        training.step(loader_seconds(feed), items=32)
+    assert (feed.workers, feed.prefetch) == (8, 4)

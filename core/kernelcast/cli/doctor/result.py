@@ -19,7 +19,7 @@ class CheckResult:
     Attributes:
         check: Name of the check.
         level: Whether kernelcast works with it: fully, in part, or not.
-        found: The finding.
+        found: What it found.
         remedy: The remedy; empty if none is needed.
         wrong_settings: Whether a failure is due to the given settings; the command then exits with 2, else with 1.
     """

@@ -2,7 +2,7 @@
 
 import re
 
-from kernelcast.grafana.scores import with_class
+from kernelcast.grafana.forecast_class import with_class
 from kernelcast.predictor.scoring.classes import class_number
 from kernelcast.wire.catalogue.meanings import MEANINGS, SCORE_CLASSES, score_class
 
