@@ -24,7 +24,7 @@ def cupy_kernel(  # noqa: PLR0913  the parts of a launch, most with a default
     shared_memory_bytes: Callable[..., int] | None = None,
     name_expressions: Iterable[str] = (),
     shape: Callable[..., object] | None = None,
-    share: float = 0.01,
+    share: float | None = None,
 ) -> Callable[..., None]:
     """Return a launcher of a CUDA kernel that is compiled for each configuration and tuned while it runs.
 
@@ -40,7 +40,7 @@ def cupy_kernel(  # noqa: PLR0913  the parts of a launch, most with a default
         shared_memory_bytes: Takes the same; returns the dynamic shared memory of a block; without it, none.
         name_expressions: Names of C++ templates in the code, as `cupy.RawModule` takes them.
         shape: Takes the kernel's arguments; returns their shape bucket, each of which is tuned by itself.
-        share: Share of the launches' time that trials may cost.
+        share: Share of the launches' time that trials may cost; None for that of the process.
     """
     kernels = _Kernels(code, name, tuple(options), tuple(name_expressions))
 

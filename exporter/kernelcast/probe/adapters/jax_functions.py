@@ -15,7 +15,7 @@ def jax_static(
     *,
     static_argnames: Iterable[str] = (),
     donate_argnames: Iterable[str] = (),
-    share: float = 0.01,
+    share: float | None = None,
 ) -> Callable[..., Any]:
     """Return a jitted function whose parameters of the space are static arguments, chosen for each call.
 
@@ -27,7 +27,7 @@ def jax_static(
         function: A pure function.
         static_argnames: Further static arguments of the function, which callers pass by name.
         donate_argnames: Arguments whose memory JAX may reuse; a call that failed is then not repeated.
-        share: Share of the calls' time that trials may cost.
+        share: Share of the calls' time that trials may cost; None for that of the process.
     """
     jax = import_module("jax")
     donated, fixed = tuple(donate_argnames), tuple(static_argnames)

@@ -189,7 +189,7 @@ class TorchMemoryFormat:
 
 
 def torch_compiled(
-    function: Callable[..., Any], *, modes: Sequence[str] = COMPILE_MODES, name: str = "", share: float = 0.01
+    function: Callable[..., Any], *, modes: Sequence[str] = COMPILE_MODES, name: str = "", share: float | None = None
 ) -> Callable[..., Any]:
     """Return a function that runs uncompiled or in a mode of `torch.compile`, whichever is proved faster.
 
@@ -201,7 +201,7 @@ def torch_compiled(
         function: A function or module.
         modes: Modes of `torch.compile`, and `eager`; the first is the start.
         name: Name of the space; by default the function's.
-        share: Share of the calls' time that trials may cost; compiling counts.
+        share: Share of the calls' time that trials may cost; None for that of the process; compiling counts.
     """
     torch = import_module("torch")
     if not hasattr(torch, "compile"):

@@ -28,7 +28,7 @@ def triton_autotune(  # noqa: PLR0913, PLR0917  the arguments of triton.autotune
     post_hook: Callable[..., None] | None = None,
     *,
     name: str = "",
-    share: float = 0.01,
+    share: float | None = None,
     **ignored: Any,
 ) -> Callable[[Any], "TunedKernel"]:
     """Decorate a function of `triton.jit`, as `triton.autotune` does, and tune it while the program works.
@@ -46,7 +46,7 @@ def triton_autotune(  # noqa: PLR0913, PLR0917  the arguments of triton.autotune
         pre_hook: Called with all arguments before each trial call, and with `reset_only=True` before it is repeated.
         post_hook: Called with all arguments before a call is repeated.
         name: Name of the space; by default the kernel's.
-        share: Share of the calls' time that trials may cost.
+        share: Share of the calls' time that trials may cost; None for that of the process.
         ignored: `warmup`, `rep`, `use_cuda_graph`, `do_bench` and `cache_results` have no use here.
     """
     del ignored
@@ -163,7 +163,7 @@ class TunedKernel:
         keys: tuple[str, ...],
         pruning: Pruning,
         restoring: Restoring,
-        share: float,
+        share: float | None,
     ) -> None:
         self.fn = kernel
         self.configs = list(texts.values())
