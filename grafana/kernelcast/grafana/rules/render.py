@@ -88,8 +88,13 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 def runbooks(profile: Profile) -> str:
     """One heading for each alert, where its `runbook_url` leads."""
-    head = ("# Runbooks: the first steps for each alert", f"<!-- {_RUNBOOKS_GENERATED} -->", _INTRODUCTION)
-    return "\n\n".join((*head, *(_runbook(alert, profile) for alert in alerts(profile)))) + "\n"
+    rules = alerts(profile)
+    rows = (
+        f"| [{one.name}](#{one.name.lower()}) | {one.severity} | {_of_any(one.first or one.action)} |" for one in rules
+    )
+    table = "\n".join(("| alert | severity | first step |", "|---|---|---|", *rows))
+    head = ("# Runbooks: the first steps for each alert", f"<!-- {_RUNBOOKS_GENERATED} -->", _INTRODUCTION, table)
+    return "\n\n".join((*head, *(_runbook(one, profile) for one in rules))) + "\n"
 
 
 def _runbook(alert: AlertRule, profile: Profile) -> str:
@@ -98,10 +103,10 @@ def _runbook(alert: AlertRule, profile: Profile) -> str:
     rows = ", ".join(f"`{row}`" for row in dict.fromkeys(_DEVICE_ROW.findall(alert.expr)))
     parts = [
         f"## {alert.name}",
-        f"Severity: {alert.severity}{held}{kept}. Dashboard: `{alert.dashboard}`.",
-        _of_any(alert.description),
         f"**First:** {_of_any(alert.first or alert.action)}",
         "\n".join(f"{number}. {step}" for number, step in enumerate(alert.steps, start=1)),
+        _of_any(alert.description),
+        f"Severity: {alert.severity}{held}{kept}. Dashboard: `{alert.dashboard}`.",
         f"Source: {alert.source}." if alert.source else "",
         f"Needs of the GPU: {rows}. A GPU without them has no such alert." if rows else "",
         f"```promql\n{alert.expr}\n```",
