@@ -48,7 +48,7 @@ run = probe.cupy_kernel(
     space, "code", "copied", grid=lambda c, *_: (16 // c.bx + 1,), block=lambda c, *_: (c.bx,),
     shape=lambda a, b, n: (a.shape, a.dtype, a.device, n), share=1e6,
 )
-for _ in range(400):
+for _ in range(12_000):
     run(a, b, cupy.int32(16))
 probe.stop()
 print(sorted(set(launched)), launched[-1])

@@ -157,7 +157,7 @@ def test_an_approved_hint_is_delivered_in_whichever_order_both_arrive(tmp_path: 
         ]
         for act in acts if first == "hint" else reversed(acts):
             act()
-        for _ in range(300):
+        for _ in range(3000):
             node.step()
         assert node.batch.value == 128
         assert [state for _, state in node.states()] == [OutcomeState.RECEIVED, OutcomeState.APPLIED, OutcomeState.KEPT]

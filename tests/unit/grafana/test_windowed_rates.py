@@ -33,6 +33,7 @@ ALWAYS_COUNTED: Final = frozenset(
         kernel.ITEMS,
         kernel.STEP_SECONDS,
         kernel.STEP_DURATION,
+        kernel.FLOPS,
         kernel.SKIPPED_STEPS,
         kernel.LOST_PROCESSES,
         kernel.PHASE_SECONDS,

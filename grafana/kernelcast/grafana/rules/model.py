@@ -71,7 +71,7 @@ class Profile:
     dashboard_url: str = ""
     jobs: Jobs = field(default_factory=Jobs)
     thresholds: Thresholds = field(default_factory=Thresholds)
-    prices: Mapping[str, float] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict, hash=False)
     shortest_hold_seconds: int = 0
 
     def page(self, uid: str) -> str:

@@ -12,8 +12,8 @@ from kernelcast.exporter.simulate.nodes.readings import ABSENT
 from kernelcast.exporter.simulate.program import make_program
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
 from kernelcast.probe.cupti.occupancy import theoretical
-from kernelcast.wire.catalogue import CATALOGUE, Metric, kernel
-from kernelcast.wire.catalogue.devices import accelerator, device, gpu, nvlink, profiling, tpu
+from kernelcast.wire.catalogue import CATALOGUE, Metric, inference, kernel
+from kernelcast.wire.catalogue.devices import accelerator, device, gpu, nccl, nvlink, profiling, tpu
 
 SECOND: Final = 1_000_000_000
 START: Final = 1_760_000_000 * SECOND
@@ -22,6 +22,9 @@ NOT_SIMULATED: Final[dict[str, str]] = {
     gpu.GPU_DETACHED.prometheus_name: "no simulated GPU is taken away on purpose",
     **{row.prometheus_name: "a node with GPUs has no TPU" for row in tpu.ROWS},
     **{row.prometheus_name: f"an H100 does not report it: {reason}" for row, reason in ABSENT.items()},
+    **{row.prometheus_name: "no inference engine is simulated" for row in inference.ROWS},
+    **{row.prometheus_name: "no files of NCCL Inspector are simulated" for row in nccl.ROWS},
+    kernel.FLOPS.prometheus_name: "a program tells it, and simulated programs do not",
     kernel.HINT_OUTCOMES.prometheus_name: "simulated programs take no hints; the demo's example program does",
     kernel.HINT_MEASURED.prometheus_name: "simulated programs take no hints; the demo's example program does",
     kernel.TRIAL_LOST.prometheus_name: "simulated programs take no hints; the demo's example program does",
