@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Final
 
+from kernelcast.tuning.formats import kernel_tuner
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 from kernelcast.wire.options import OptionParser
-from lab.formats import kernel_tuner
 from lab.replay.oracle import Disturbance, Session
 from lab.replay.server import READY, LogFile, serve
 from lab.replay.signals import Stopped, stopping

@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from benchmarks.tuning.peers import KERNEL_TUNER, PEERS, peer
 from benchmarks.tuning.scores import Score, Truth, interval, quantile, score
-from lab.formats import kernel_tuner, measurements
-from lab.formats.kernel_tuner import KernelTunerRecording
 from lab.replay.oracle import Session
 
 from kernelcast.tuning.campaign import Campaign, CampaignRules
+from kernelcast.tuning.formats import kernel_tuner, measurements
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording
 from kernelcast.tuning.search import Search, warm
 from kernelcast.tuning.search.kernel_tuner_search import KernelTunerSearch
 from kernelcast.tuning.space import Space

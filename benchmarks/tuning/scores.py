@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
 
-from lab.formats.kernel_tuner import KernelTunerRecording
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording
 
 from kernelcast.tuning.space import Value
 

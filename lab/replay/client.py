@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from kernelcast.tuning.formats.kernel_tuner import is_time
 from kernelcast.tuning.space import Space, Value
 from kernelcast.wire.errors import KernelcastError, SpaceError
-from lab.formats.kernel_tuner import is_time
 from lab.replay.lines import JsonLines
 
 TIMEOUT_SECONDS: Final = 600.0

@@ -11,8 +11,8 @@ from math import exp, inf, sin
 from random import Random
 from typing import Any, Final
 
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded, is_time
 from kernelcast.tuning.space import Value
-from lab.formats.kernel_tuner import KernelTunerRecording, Recorded, is_time
 
 MAX_LAUNCHES: Final = 64
 """Of one request."""

@@ -22,13 +22,13 @@ from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.campaign import Campaign
+from kernelcast.tuning.formats import measurements
 from kernelcast.tuning.search import OWN, named_search, warm
 from kernelcast.tuning.space import Value
 from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.events import OutcomeState
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import SIMULATED
-from lab.formats import measurements
 from lab.replay.client import Oracle, OracleError, Task
 from lab.replay.run import document
 

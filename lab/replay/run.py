@@ -6,9 +6,9 @@ from statistics import median
 from typing import Any
 
 from kernelcast.tuning.campaign import Campaign, LaunchRequest, Proved
+from kernelcast.tuning.formats.measurements import Measurements
 from kernelcast.tuning.search import OWN, named_search, warm
 from kernelcast.tuning.space import Space
-from lab.formats.measurements import Measurements
 from lab.replay.client import MeasuredLaunches, Oracle
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from kernelcast.tuning.formats import measurements
 from kernelcast.tuning.search import OWN, named_search
 from kernelcast.tuning.space import Space
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 from kernelcast.wire.options import OptionParser
-from lab.formats import measurements
 from lab.replay.client import Oracle, OracleError
 from lab.replay.run import SeedResult, replay
 from lab.replay.server import READY

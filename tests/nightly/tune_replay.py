@@ -10,8 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from lab.formats import kernel_tuner
 from tests.support.recordings import grid
+
+from kernelcast.tuning.formats import kernel_tuner
 
 COMMAND: Final = (sys.executable, "-m", "lab.tune_replay")
 SEEDS: Final = 10

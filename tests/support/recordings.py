@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lab.formats.kernel_tuner import KernelTunerRecording, Recorded
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
 
 
 def grid() -> KernelTunerRecording:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from lab import tune_replay
-from lab.formats import kernel_tuner
 from lab.replay import tuner_command
 from lab.replay.client import OracleError
 from lab.replay.lines import JsonLines
@@ -21,6 +20,7 @@ from lab.replay.run import SeedResult
 from tests.support.recordings import grid
 from tests.support.waiting import LONGEST_SECONDS
 
+from kernelcast.tuning.formats import kernel_tuner
 from kernelcast.wire.errors import KernelcastError
 
 TUNER = [sys.executable, "-m", "lab.tune_replay"]

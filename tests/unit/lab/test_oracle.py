@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.formats import kernel_tuner, measurements
-from lab.formats.kernel_tuner import KernelTunerRecording, Recorded
-from lab.formats.measurements import Measurements
 from lab.replay.client import Oracle, OracleError
 from lab.replay.lines import JsonLines
 from lab.replay.oracle import Disturbance, Session
 from lab.replay.server import _serve_connection
 
+from kernelcast.tuning.formats import kernel_tuner, measurements
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
+from kernelcast.tuning.formats.measurements import Measurements
 from kernelcast.tuning.search import warm
 from kernelcast.tuning.space import Space
 from kernelcast.wire.errors import ConfigurationError

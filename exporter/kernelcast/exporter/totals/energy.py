@@ -84,14 +84,14 @@ class EnergyMeter:
         self.gpus: dict[GpuKey, GpuEnergy] = {}
 
     def add_interval(
-        self, samples: Iterable[Sample], programs: Iterable[ProgramSeries], running_ns: int
+        self, samples: Iterable[Sample], programs: Iterable[ProgramSeries], running_ns: int | None = None
     ) -> list[Sample]:
         """Add the energy since the last call to GPUs and to the kernels that ran on them.
 
         Args:
             samples: Device samples of this interval.
             programs: All known programs; the energy of their kernels is increased.
-            running_ns: Running time of the interval.
+            running_ns: Running time of the interval; None where the clock of the samples was never set back.
 
         Returns:
             The energy of each GPU among the samples; for one in MIG mode the reason why there is none.
@@ -176,7 +176,7 @@ def _used_uj(last: EnergyReading, now: EnergyReading) -> int | None:
 
 
 def _readings(
-    samples: Iterable[Sample], running_ns: int
+    samples: Iterable[Sample], running_ns: int | None
 ) -> tuple[dict[GpuKey, tuple[str, EnergyReading]], set[GpuKey]]:
     """Return index and reading of each GPU among the samples, and the GPUs that are divided into MIG instances."""
     readings: dict[GpuKey, tuple[str, EnergyReading]] = {}
@@ -197,7 +197,8 @@ def _readings(
         if instance:
             divided.add(key)
             continue
-        _, reading = readings.setdefault(key, (index, EnergyReading(sample.time_ns, running_ns)))
+        ran_ns = sample.time_ns if running_ns is None else running_ns
+        _, reading = readings.setdefault(key, (index, EnergyReading(sample.time_ns, ran_ns)))
         if sample.metric is device.TOTAL_ENERGY and isinstance(sample.value, int | float):
             reading.energy_mj = int(sample.value)
         elif sample.metric is device.POWER_USAGE and isinstance(sample.value, int | float):

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kernelcast.tuning.formats import kernel_tuner
 from kernelcast.tuning.space import Space, Value
 from kernelcast.wire.errors import ConfigurationError
-from lab.formats import kernel_tuner
 
 FORMAT: Final = "kernelcast.measurements/1"
 
