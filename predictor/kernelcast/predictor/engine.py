@@ -1,4 +1,4 @@
-"""The predictor without Kafka: stores messages in windows, runs cycles and makes snapshots.
+"""The predictor's core, with and without Kafka: stores messages in windows, runs cycles and makes snapshots.
 
 Two threads call it: `service` reads Kafka (`take`, `expire`, `leave`), `cycling` runs cycles (`run_cycle`, `propose`);
 both save partitions. Threads of the web server call `explain`. A lock guards windows, tunables and hints; another one,
