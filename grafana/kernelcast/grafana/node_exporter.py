@@ -3,6 +3,7 @@
 Source: prometheus/node_exporter, collector/infiniband_linux.go. Newer releases have RoCE's own counters, too.
 """
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -11,6 +12,12 @@ NODE_CPU: Final = "node_cpu_seconds_total"
 NODE_MEMORY_FREE: Final = "node_memory_MemAvailable_bytes"
 NODE_MEMORY: Final = "node_memory_MemTotal_bytes"
 
+
+def _counters(**words: str) -> Mapping[str, str]:
+    """Counters of a port by their names, with what they count in words."""
+    return MappingProxyType({f"node_infiniband_{name}_total": word for name, word in words.items()})
+
+
 PORT_STATE: Final = "node_infiniband_state_id"
 """Logical state of a port of an InfiniBand or RoCE adapter: 1 down, 2 initialising, 3 armed, 4 active."""
 PORT_RATE: Final = "node_infiniband_rate_bytes_per_second"
@@ -18,43 +25,28 @@ PORT_RECEIVED: Final = "node_infiniband_port_data_received_bytes_total"
 PORT_TRANSMITTED: Final = "node_infiniband_port_data_transmitted_bytes_total"
 PORT_WAITS: Final = "node_infiniband_port_transmit_wait_total"
 """Ticks in which a port had data to send and could not send it, for example for lack of credits."""
-PORT_PHYSICAL_ERRORS: Final = MappingProxyType(
-    {
-        f"node_infiniband_{name}_total": error
-        for name, error in (
-            ("symbol_error", "symbol error"),
-            ("link_downed", "link downed"),
-            ("link_error_recovery", "link recovery"),
-            ("local_link_integrity_errors", "link integrity"),
-            ("excessive_buffer_overrun_errors", "buffer overrun"),
-            ("port_errors_received", "packet with an error"),
-            ("port_receive_remote_physical_errors", "physical error elsewhere"),
-        )
-    }
+PORT_PHYSICAL_ERRORS: Final = _counters(
+    symbol_error="symbol error",
+    link_downed="link downed",
+    link_error_recovery="link recovery",
+    local_link_integrity_errors="link integrity",
+    excessive_buffer_overrun_errors="buffer overrun",
+    port_errors_received="packet with an error",
+    port_receive_remote_physical_errors="physical error elsewhere",
 )
 """Errors of the physical link, in words; others are about the subnet or the load."""
-PORT_LOSSES: Final = MappingProxyType(
-    {
-        f"node_infiniband_{name}_total": error
-        for name, error in (
-            ("port_discards_transmitted", "discarded"),
-            ("out_of_sequence_packets_received", "out of sequence"),
-            ("packet_sequence_errors", "sequence error"),
-            ("local_ack_timeout_errors", "timeout"),
-        )
-    }
+PORT_LOSSES: Final = _counters(
+    port_discards_transmitted="discarded",
+    out_of_sequence_packets_received="out of sequence",
+    packet_sequence_errors="sequence error",
+    local_ack_timeout_errors="timeout",
 )
 """Errors of the transport, in words: packets were lost on the way."""
-PORT_CONGESTION: Final = MappingProxyType(
-    {
-        f"node_infiniband_{name}_total": event
-        for name, event in (
-            ("np_cnp_packets_sent", "congestion notified"),
-            ("np_ecn_marked_roce_packets_received", "marked packet"),
-            ("rp_cnp_packets_handled", "slowed down"),
-            ("roce_slow_restart", "slow restart"),
-        )
-    }
+PORT_CONGESTION: Final = _counters(
+    np_cnp_packets_sent="congestion notified",
+    np_ecn_marked_roce_packets_received="marked packet",
+    rp_cnp_packets_handled="slowed down",
+    roce_slow_restart="slow restart",
 )
 """Congestion notifications of RoCE, in words."""
 _PORT_METRICS: Final = (PORT_STATE, PORT_RATE, PORT_RECEIVED, PORT_TRANSMITTED, PORT_WAITS)
