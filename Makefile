@@ -66,7 +66,7 @@ nightly: machine-code  ## what takes hours: thousands of examples, fuzzers, faul
 
 lint: install  ## style, types, imports, dependencies, generated files
 	@$(BIN)/python -m pip check --disable-pip-version-check
-	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff check --no-cache $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/basedpyright

@@ -11,7 +11,6 @@ from math import sqrt
 from statistics import fmean, stdev
 
 from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording
-
 from kernelcast.tuning.space import Value
 
 Configuration = tuple[Value, ...]

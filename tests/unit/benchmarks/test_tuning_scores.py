@@ -5,8 +5,8 @@ from statistics import fmean
 import pytest
 from benchmarks.tuning.peers import PEERS, Peers
 from benchmarks.tuning.scores import Truth, expected_minimum, interval, quantile, score
-from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
 
+from kernelcast.tuning.formats.kernel_tuner import KernelTunerRecording, Recorded
 from kernelcast.tuning.space import Space, Value
 
 
