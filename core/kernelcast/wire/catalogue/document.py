@@ -8,7 +8,17 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, inference, kernel, predictor, runtime
+from kernelcast.wire.catalogue import (
+    OWN_NAMES,
+    bridge,
+    exporter,
+    forecast,
+    forecast_scores,
+    inference,
+    kernel,
+    predictor,
+    runtime,
+)
 from kernelcast.wire.catalogue.devices import (
     accelerator,
     dcgm_exporter,
@@ -81,6 +91,11 @@ _SECTIONS: Final = MappingProxyType(
         "Predictor": ("On the predictor's own `/metrics`.", predictor.ROWS),
     }
 )
+_RENAMED: Final = (
+    "DCGM 4.6 has renamed fields and kept their values. A series has the name that the counters table asks for "
+    "(`exporter.counters_file`), on the exporter's page, on Kafka and on the bridge's page. The predictor reads all of "
+    "them, and recording rules give them our names, which all other rules and the dashboards read."
+)
 _PREAMBLE: Final = """\
 # Metrics
 
@@ -95,7 +110,19 @@ on series that do not come from a live GPU, and absent on all others. A histogra
 def document() -> str:
     """The whole page, in Markdown."""
     sections = (_section(title, purpose, rows) for title, (purpose, rows) in _SECTIONS.items() if rows)
-    return "\n".join([_PREAMBLE, *sections])
+    return "\n".join([_PREAMBLE, *sections, _other_names()])
+
+
+def _other_names() -> str:
+    head = (
+        "## Other names of DCGM's rows",
+        "",
+        _RENAMED,
+        "",
+        "| DCGM's other name | here |",
+        "|---|---|",
+    )
+    return "\n".join([*head, *(f"| `{other}` | `{own}` |" for other, own in OWN_NAMES.items()), ""])
 
 
 def _section(title: str, purpose: str, rows: Iterable[Metric]) -> str:

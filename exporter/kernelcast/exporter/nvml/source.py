@@ -122,7 +122,7 @@ class NvmlSource:
             start_of=self._starts,
             users=self.users,
             source=self.source,
-            rows=self._counters.table.rows,
+            table=self._counters.table,
         )
         return SourceBatch(samples=tuple(self._ended.complete(self._hostname, samples, now_ns)))
 
