@@ -118,7 +118,8 @@ class ExporterSettings(ServiceSettings):
     Attributes:
         interval_seconds: Time between two samples of everything.
         hostname: The node's name on every series; if empty, the system's host name.
-        hostname_label: Label name in the site's dcgm-exporter dashboards: `Hostname` up to 4.8.2, `hostname` after.
+        hostname_label: Label of the host in the site's dcgm-exporter dashboards: `Hostname` up to 4.8.2. After it
+            `hostname`, which series then have beside `Hostname`.
         socket_path: Socket on which programs report their kernels.
         allowed_uids: Users whose programs may report; null allows every user of the node.
         state_directory: Directory of totals that survive a crash; with null, a crash resets every counter.

@@ -22,6 +22,8 @@ from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, GPU_TEMP, US
 from kernelcast.wire.catalogue.features import THERMAL_MARGIN
 from kernelcast.wire.catalogue.meanings import MEANINGS
 
+HOSTNAME: Final = "hostname"
+"""dcgm-exporter's name of `Hostname` after 4.8.2 (d5e5f51)."""
 MANY_SERIES: Final = 20_000
 """Series from which on the log warns: each cycle and each poll takes seconds of a core."""
 OWNER: Final = 0
@@ -153,6 +155,8 @@ class Admission:
         if row is None:
             return None
         known = row.labels or DEVICE_LABELS
+        if HOSTNAME in labels:
+            labels = {"Hostname": labels[HOSTNAME]} | labels
         kept = tuple(sorted((label, labels[label]) for label in known if labels.get(label) and label not in _MESSAGES))
         names = {label for label, _ in kept}
         if not ({"UUID"} <= names or {"program"} <= names):
