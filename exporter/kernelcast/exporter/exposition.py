@@ -82,7 +82,7 @@ def render(samples: Iterable[Sample]) -> bytes:
 
 @lru_cache(maxsize=4_096)  # samples of one GPU or kernel have the same labels in many families, and in each interval
 def _labels(attributes: Labels) -> str:
-    return ",".join(f'{key}="{_escape(value)}"' for key, value in attributes)
+    return ",".join(f'{key.replace(".", "_")}="{_escape(value)}"' for key, value in attributes)
 
 
 def _lines(sample: Sample, labels: str) -> Iterator[str]:

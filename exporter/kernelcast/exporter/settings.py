@@ -134,6 +134,7 @@ class ExporterSettings(ServiceSettings):
         device_metrics: Whether to write NVML's metrics; `auto` leaves them to a dcgm-exporter if one answers here.
         dcgm_exporter_url: URL of that dcgm-exporter.
         counters_file: Table of the device rows to write, in dcgm-exporter's format; null uses our own table.
+        naming: Whether to write device metrics under DCGM's names alone, or OpenTelemetry's beside them.
         xid_count_window_seconds: Window of `DCGM_EXP_XID_ERRORS_COUNT`; dcgm-exporter's `--xid-count-window-size`.
         clock_events_count_window_seconds: Window of `DCGM_EXP_CLOCK_EVENTS_COUNT`, likewise.
         nvlink_links: Metrics of each NVLink: whether it is up (`state`), or also its traffic and errors (`all`).
@@ -186,6 +187,7 @@ class ExporterSettings(ServiceSettings):
     device_metrics: Switch = "auto"
     dcgm_exporter_url: str = DCGM_EXPORTER_URL
     counters_file: Path | None = None
+    naming: Annotated[Literal["dcgm", "both"], Remedy("write dcgm or both")] = "dcgm"
     xid_count_window_seconds: WindowSeconds = 300.0
     clock_events_count_window_seconds: WindowSeconds = 300.0
     nvlink_links: Annotated[

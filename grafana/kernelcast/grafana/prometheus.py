@@ -11,7 +11,7 @@ FILE: Final = "prometheus.yaml"
 
 _HEADING: Final = "Made by `kernelcast grafana prometheus-config`."
 _SUBJECTS: Final = "accelerator|degradation|diagnosis|forecast|gpu|hint|inference|nccl|probe|program|tpu|trial|tunable"
-TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|tpu_.+|kernelcast_({_SUBJECTS})_.+"
+TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|hw_.+|tpu_.+|kernelcast_({_SUBJECTS})_.+"
 """Series that reach Prometheus through Kafka and the bridge; a scrape of a daemon must not count them twice."""
 
 _HOSTNAME: Final = {"source_labels": ["hostname"], "regex": "(.+)", "target_label": "Hostname"}

@@ -16,6 +16,7 @@ from kernelcast.wire.catalogue.devices import (
     gpu,
     nccl,
     nvlink,
+    otel,
     profiling,
     tpu,
 )
@@ -55,9 +56,12 @@ OWN_NAMES: Final = MappingProxyType(
 )
 """The catalogue's name of a row by another name that DCGM has for it: its canonical or a former one."""
 BY_OTHER_NAME: Final = MappingProxyType(
-    {name: replace(BY_OTLP_NAME[own], prometheus_name=name, otlp_name=name) for name, own in OWN_NAMES.items()}
+    {
+        **{name: replace(BY_OTLP_NAME[own], prometheus_name=name, otlp_name=name) for name, own in OWN_NAMES.items()},
+        **{row.otlp_name: row for row in otel.ROWS},
+    }
 )
-"""Rows under DCGM's other names, which an exporter writes where its counters table names them."""
+"""Rows under other names, which an exporter writes where it is asked to: others of DCGM's, and OpenTelemetry's."""
 
 
 def own_name(name: str) -> str:

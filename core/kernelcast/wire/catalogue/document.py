@@ -27,6 +27,7 @@ from kernelcast.wire.catalogue.devices import (
     gpu,
     nccl,
     nvlink,
+    otel,
     profiling,
     tpu,
 )
@@ -37,6 +38,11 @@ _ENGINES: Final = (
     "the exporter (`exporter.scrape`). A figure that an engine lacks is absent."
 )
 _LIKE_DCGM: Final = "Names, units and labels of dcgm-exporter, so that existing dashboards and alerts work unchanged."
+_OTEL: Final = (
+    "Beside those of DCGM with `exporter.naming: both`, in line with OpenTelemetry's semantic conventions 1.44.0 for "
+    "hardware, all in development there. `hw.id` is the UUID; Prometheus has `_` for each dot of a label. "
+    "`hw.gpu.memory.limit`, `hw.gpu.memory.usage` and `hw.status`, there UpDownCounters, are gauges here."
+)
 
 
 def _names(labels: Iterable[str]) -> str:
@@ -63,6 +69,7 @@ _SECTIONS: Final = MappingProxyType(
             dcgm_exporter.ROWS,
         ),
         "Devices, beyond DCGM": ("Data for which DCGM has no suitable row.", (*gpu.ROWS, gpu.GPU_UP, gpu.GPU_DETACHED)),
+        "Devices, under OpenTelemetry's names": (_OTEL, otel.ROWS),
         "NVLinks": ("One series for each link; `exporter.nvlink_links` selects the metrics.", nvlink.ROWS),
         "NCCL": (
             "From the files of NVIDIA's NCCL Inspector; off unless `exporter.nccl_inspector.directory` is set.",

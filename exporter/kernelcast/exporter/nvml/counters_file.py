@@ -52,6 +52,7 @@ class CounterTable:
         rows: Rows with the table's name and help, by the catalogue's OTLP name, in the table's order.
         labels: Names of labels for every series of a GPU, by our name, in the table's order.
         warnings: A sentence for each line that cannot be served.
+        sources: OTLP names of rows that are sampled because others are made from them.
     """
 
     rows: Mapping[str, Metric] = field(
@@ -59,6 +60,18 @@ class CounterTable:
     )
     labels: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    @property
+    def sampled(self) -> tuple[str, ...]:
+        """OTLP names of all rows that are sampled."""
+        counted = (SOURCE_ROWS[name] for name in self.rows if name in SOURCE_ROWS)
+        return tuple(dict.fromkeys((*self.rows, *counted, *self.sources)))
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """OTLP names of the rows that are sampled only because others are made from them."""
+        return frozenset((*SOURCE_ROWS.values(), *self.sources)) - self.rows.keys()
 
 
 def read_table(path: Path) -> CounterTable:
@@ -102,6 +115,7 @@ class CountersFile:
         path: Path of the table; None for our own table, which never changes.
         processes: Whether processes are sampled as well; no table names them. Can be changed.
         nvlink: Metrics of each NVLink, which no table names either: one of `nvlink.CHOICES`.
+        sources: OTLP names of rows to sample in any case; they are written where the table names them.
 
     Attributes:
         table: The last table that could be read.
@@ -110,21 +124,27 @@ class CountersFile:
         ConfigurationError: As `read_table`.
     """
 
-    def __init__(self, path: Path | None = None, *, processes: bool = True, nvlink: str = nvlink.OFF) -> None:
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        processes: bool = True,
+        nvlink: str = nvlink.OFF,
+        sources: tuple[str, ...] = (),
+    ) -> None:
         self._path = path
         self.processes = processes
         self._nvlink = nvlink
+        self._sources = sources
         self._seen = self._version()
-        self.table = CounterTable() if path is None else read_table(path)
+        self.table = replace(CounterTable() if path is None else read_table(path), sources=sources)
 
     @property
     def options(self) -> SamplerOptions:
         """The sampler's options for this table."""
         table = self.table
-        sources = [SOURCE_ROWS[name] for name in table.rows if name in SOURCE_ROWS]
-        rows = tuple(dict.fromkeys((*table.rows, *sources)))
         labels = tuple(name for name in table.labels if name in OPT_IN_LABELS)
-        return SamplerOptions(rows, self.processes, nvlink=self._nvlink, labels=labels)
+        return SamplerOptions(table.sampled, self.processes, nvlink=self._nvlink, labels=labels)
 
     def changed(self) -> bool:
         """Whether there is a new table now.
@@ -136,7 +156,7 @@ class CountersFile:
         if self._path is None or version == self._seen:
             return False
         self._seen = version
-        self.table = read_table(self._path)
+        self.table = replace(read_table(self._path), sources=self._sources)
         return True
 
     def _version(self) -> tuple[int, ...]:

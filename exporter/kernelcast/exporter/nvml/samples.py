@@ -89,16 +89,15 @@ def to_samples(
         source: One of `wire.identity.SOURCES`.
         table: The counters table; its names and help may differ from the catalogue's.
     """
-    rows = table.rows
     samples: list[Sample] = []
     version = {device.DRIVER_VERSION_LABEL: node.driver_version} if node.driver_version else {}
     for one in node.gpus:
         more = ((table.labels.get(name, name), value) for name, value in (*version.items(), *one.labels.items()))
         own = (*device_of(one, hostname).device_labels(source), *more)
         for used_by in users.labels_for(one):
-            samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu(rows))
+            samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu(table))
         plain = _GpuSamples(one, own, node.time_ns, start_of)
-        samples.extend(plain.absent(rows))
+        samples.extend(plain.absent(table))
         for use in one.processes:
             samples.extend(plain.of_a_process(use, users.process_labels(one, use.pid)))
     samples.extend(accelerator_samples(node, hostname=hostname, used_by=users.labels_for, source=source))
@@ -129,9 +128,9 @@ class _GpuSamples:
         self._time_ns = time_ns
         self._start_of = start_of
 
-    def of_the_gpu(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
+    def of_the_gpu(self, table: CounterTable) -> Iterator[Sample]:
         """The GPU's own samples."""
-        hidden = _hidden(rows)
+        rows, hidden = table.rows, table.hidden
         for name, value in self._gpu.values.items():
             if name in hidden:
                 continue
@@ -146,9 +145,9 @@ class _GpuSamples:
         yield from self._computed(rows)
         yield from self._links()
 
-    def absent(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
+    def absent(self, table: CounterTable) -> Iterator[Sample]:
         """Samples of absent rows, with their reasons."""
-        hidden = _hidden(rows)
+        rows, hidden = table.rows, table.hidden
         computed = {source: name for name, source in SOURCE_ROWS.items() if name in rows}
         for name, reason in self._gpu.absent.items():
             missing = [one for one in (name, computed.get(name)) if one and one not in hidden]
@@ -210,11 +209,6 @@ class _GpuSamples:
             more = {"xid": str(total.xid), "err_msg": xid_name(total.xid)}
             yield self._sample(gpu.XID_ERRORS, total.count, **more)
             yield self._sample(gpu.XID_LAST, total.last_ns / NANOSECONDS_PER_SECOND, **more)
-
-
-def _hidden(rows: Mapping[str, Metric]) -> frozenset[str]:
-    """OTLP names of rows that were asked for only because another row is counted from them."""
-    return frozenset(source for source in SOURCE_ROWS.values() if source not in rows)
 
 
 def _measured(use: ProcessUse) -> Iterator[tuple[Metric, float]]:
