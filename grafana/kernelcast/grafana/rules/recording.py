@@ -9,7 +9,7 @@ from typing import Final
 from kernelcast.grafana import inputs, promql
 from kernelcast.grafana.rules import hours, objectives, serving, standing
 from kernelcast.grafana.rules.model import MINUTE, Profile, RecordingRule, RuleGroup, duration
-from kernelcast.wire.catalogue import bridge, kernel, predictor
+from kernelcast.wire.catalogue import OWN_NAMES, bridge, kernel, predictor
 from kernelcast.wire.catalogue.devices import accelerator, device, energy
 
 RATE_WINDOW_SECONDS: Final = 5 * MINUTE
@@ -46,6 +46,8 @@ ACCELERATOR_MEMORY: Final = "accelerator:kernelcast_accelerator_memory_used_byte
 LAG: Final = "topic:kernelcast_lag_messages:sum"
 
 _OF_KERNELS: Final = "kernel, kernel_class"
+_RULES_OF_A_GROUP: Final = 20
+"""See `render`."""
 _MILLIJOULES: Final = 1000
 """Per joule: NVML gives energy in millijoules."""
 CLOCK_EVENT_BITS: Final = {"hw_slowdown": 8, "sw_thermal": 32, "hw_thermal": 64, "power_brake": 128}
@@ -68,6 +70,7 @@ def classic(profile: Profile) -> tuple[RuleGroup, ...]:
     return (
         RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))),
         _devices(window),
+        *_dcgm_names(),
         *standing.recordings(),
         *serving.recordings(window, GPU_WATTS),
         *hours.recordings(profile, window, GPU_WATTS, STATE_SECONDS),
@@ -90,10 +93,22 @@ def native(profile: Profile) -> tuple[RuleGroup, ...]:
     return (
         RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))),
         _devices(window),
+        *_dcgm_names(),
         *standing.recordings(),
         *serving.recordings(window, GPU_WATTS),
         *hours.recordings(profile, window, GPU_WATTS, STATE_SECONDS),
         *_pipeline(profile),
+    )
+
+
+def _dcgm_names() -> tuple[RuleGroup, ...]:
+    """Series that an exporter writes under another of DCGM's names for a row get ours, which all other rules read."""
+    rules = [RecordingRule(own, other) for other, own in OWN_NAMES.items()]
+    return tuple(
+        RuleGroup(
+            f"kernelcast-dcgm-names-{first // _RULES_OF_A_GROUP + 1}", tuple(rules[first : first + _RULES_OF_A_GROUP])
+        )
+        for first in range(0, len(rules), _RULES_OF_A_GROUP)
     )
 
 
