@@ -6,13 +6,16 @@ import { fieldConfig, linkValues } from "./fields.js";
 import { SOURCE, sorted, tablesOf, transformed } from "./frames.js";
 
 const MOST_ROWS = 200;
+const PHONE = 760; // pixels, as in the style sheet
 const FREE_COLUMN = 150; // Grafana's least width of a column without a width of its own
 
 export function table(page, panel, answers) {
   const { table: whole, unknown } = transformed(tablesOf(answers), panel.transformations);
   if (!whole.rows.length) return null;
   const columns = whole.columns.filter((name) => name !== "Time" && name !== "__name__").map((name) => ({ name, config: fieldConfig(panel, { name }) }));
-  const visible = columns.filter(({ config }) => !config.custom.hidden && !config.custom.hideFrom?.viz);
+  const empty = ({ name }) => whole.rows.every((row) => row[name] === undefined || row[name] === "");
+  // On a phone a column without a value takes the room of those that have one.
+  const visible = columns.filter((column) => !column.config.custom.hidden && !column.config.custom.hideFrom?.viz && !(innerWidth <= PHONE && empty(column)));
   const first = panel.options?.sortBy?.[0];
   const state = panel.sort ?? (first ? { field: first.displayName, desc: first.desc } : undefined);
   const ordered = sorted(whole, state);
