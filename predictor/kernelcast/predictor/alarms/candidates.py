@@ -18,6 +18,8 @@ SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 CandidateKey = tuple[str, tuple[tuple[str, str], ...], bool]
 """Metric, labels, and whether a deploy is the cause: it is a finding beside another fault of the same series."""
 NANOSECONDS = 1_000_000_000
+IMMINENT_SECONDS: Final = 3600.0
+"""Time within which a nearly certain breach waits for no evidence; without it a page came 15 minutes later."""
 WAITED_SHARE: Final = 0.5
 """Share of the time to the limit that a prediction waits for evidence at most: later evidence helps nobody.
 
@@ -160,7 +162,9 @@ class FindingCandidates:
 
 def _longest_wait(found: Finding) -> float:
     """Seconds that a prediction waits at most, however many series are watched; infinite where it is not certain."""
-    median = found.seconds_to_limit[1] if found.seconds_to_limit is not None else None
+    _, median, late = found.seconds_to_limit or (None, None, None)
+    if late is not None and late <= IMMINENT_SECONDS:
+        return 0.0
     if median is None or found.probability is None or found.probability < NEARLY_CERTAIN:
         return math.inf
     return WAITED_SHARE * median
