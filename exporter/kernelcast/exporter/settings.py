@@ -118,7 +118,8 @@ class ExporterSettings(ServiceSettings):
     Attributes:
         interval_seconds: Time between two samples of everything.
         hostname: The node's name on every series; if empty, the system's host name.
-        hostname_label: Label name in the site's dcgm-exporter dashboards: `Hostname` up to 4.8.2, `hostname` after.
+        hostname_label: Label of the host in the site's dcgm-exporter dashboards: `Hostname` up to 4.8.2. After it
+            `hostname`, which series then have beside `Hostname`.
         socket_path: Socket on which programs report their kernels.
         allowed_uids: Users whose programs may report; null allows every user of the node.
         state_directory: Directory of totals that survive a crash; with null, a crash resets every counter.
@@ -133,6 +134,7 @@ class ExporterSettings(ServiceSettings):
         device_metrics: Whether to write NVML's metrics; `auto` leaves them to a dcgm-exporter if one answers here.
         dcgm_exporter_url: URL of that dcgm-exporter.
         counters_file: Table of the device rows to write, in dcgm-exporter's format; null uses our own table.
+        naming: Whether to write device metrics under DCGM's names alone, or OpenTelemetry's beside them.
         xid_count_window_seconds: Window of `DCGM_EXP_XID_ERRORS_COUNT`; dcgm-exporter's `--xid-count-window-size`.
         clock_events_count_window_seconds: Window of `DCGM_EXP_CLOCK_EVENTS_COUNT`, likewise.
         nvlink_links: Metrics of each NVLink: whether it is up (`state`), or also its traffic and errors (`all`).
@@ -190,6 +192,7 @@ class ExporterSettings(ServiceSettings):
     device_metrics: Switch = "auto"
     dcgm_exporter_url: str = DCGM_EXPORTER_URL
     counters_file: Path | None = None
+    naming: Annotated[Literal["dcgm", "both"], Remedy("write dcgm or both")] = "dcgm"
     xid_count_window_seconds: WindowSeconds = 300.0
     clock_events_count_window_seconds: WindowSeconds = 300.0
     nvlink_links: Annotated[
