@@ -252,7 +252,7 @@ def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None, users: Cur
     def gpus() -> Sequence[NodeGpu]:
         reading = nvml.reading if nvml is not None else None
         return [
-            NodeGpu(gpu.uuid, gpu.index, gpu.gi_id, tuple(one.pid for one in gpu.processes), users.labels_for(gpu))
+            NodeGpu(gpu.uuid, gpu.index, gpu.gi_id, tuple(one.pid for one in gpu.processes), users.users_of(gpu))
             for gpu in (reading.gpus if reading is not None else ())
         ]
 

@@ -35,6 +35,9 @@ RESOURCE_SLICES: Final = "resource_slices"
 SOURCES: Final = (KUBELET, POD_NAMES, JOBS, USERS, POD_LABELS, RESOURCE_SLICES)
 """Values of the label `source` of attribution's own metrics."""
 
+LABELS, INFO, OFF = FORMS = ("labels", "info", "off")
+"""Where the users of a GPU stand: on each of its series, on a series of each user, or nowhere."""
+
 KUBELET_SECONDS: Final = 10.0
 JOBS_SECONDS: Final = 2.0
 USERS_SECONDS: Final = 300.0
@@ -107,6 +110,7 @@ class AttributionSettings:
     """Paths and addresses of the sources; tests pass others.
 
     Attributes:
+        form: Where the users of a GPU stand: one of `FORMS`.
         kubernetes: Whether to ask the kubelet: `auto` does where its socket is, at the start or later.
         socket: The kubelet's.
         shared_gpus: A GPU with several containers has each series once for each (dcgm-exporter's
@@ -123,6 +127,7 @@ class AttributionSettings:
         host_pids: Whether NVML's pids are valid in this pid namespace; None finds out.
     """
 
+    form: str = LABELS
     kubernetes: str = "auto"
     socket: Path = KUBELET_SOCKET
     shared_gpus: bool = False
@@ -205,7 +210,15 @@ class Attribution:
             source.refresh()
 
     def labels_for(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
-        """The label sets of a GPU's device series: each series stands once for each set, at least once.
+        """The label sets of a GPU's device series, at least one: each series stands once for each set."""
+        return self.users_of(gpu) if self._settings.form == LABELS else (NO_LABELS,)
+
+    def owners_of(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
+        """The label sets of the series that name a GPU's users, where its own do not."""
+        return tuple(filter(None, self.users_of(gpu))) if self._settings.form == INFO else ()
+
+    def users_of(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
+        """The label sets of a GPU's users; one empty set where none is known.
 
         Several sets come from several jobs on one GPU, as with dcgm-exporter, and from `shared_gpus`.
         """
@@ -231,7 +244,7 @@ class Attribution:
             gpu: Where it runs.
             pid: In this process's own pid namespace.
         """
-        member = membership(pid, self._settings.proc)
+        member = None if self._settings.form == OFF else membership(pid, self._settings.proc)
         if member is None:
             return NO_LABELS
         if member.pod_uid:

@@ -19,7 +19,7 @@ from kernelcast.exporter.nvml.xid_names import xid_name
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.catalogue.devices import dcgm_exporter, device, gpu, nvlink
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
-from kernelcast.wire.identity import LIVE, Device, Labels
+from kernelcast.wire.identity import LIVE, Device, Labels, labels
 
 RATIO_PER_PERCENT: Final = 0.01
 ALL_ROWS: Final = CounterTable(ROWS)
@@ -34,6 +34,10 @@ class Users(Protocol):
         """Return the label sets of a GPU, at least one: each of its series is written once with each set."""
         ...
 
+    def owners_of(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
+        """Return the label sets of a GPU's owners that stand on series of their own."""
+        ...
+
     def process_labels(self, gpu: GpuReading, pid: int) -> Mapping[str, str]:
         """Labels of a process on a GPU."""
         ...
@@ -45,6 +49,10 @@ class NoAttribution:
     def labels_for(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
         """One empty set."""
         return ({},)
+
+    def owners_of(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
+        """None."""
+        return ()
 
     def process_labels(self, _gpu: GpuReading, _pid: int) -> Mapping[str, str]:
         """None."""
@@ -96,6 +104,9 @@ def to_samples(
         own = (*device_of(one, hostname).device_labels(source), *more)
         for used_by in users.labels_for(one):
             samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu(table))
+        joined = labels(**device_of(one, hostname).join_labels(source))
+        owners = (tuple(sorted((*joined, *owner.items()))) for owner in users.owners_of(one))
+        samples.extend(Sample(gpu.OWNER, owner, node.time_ns, 1) for owner in owners)
         plain = _GpuSamples(one, own, node.time_ns, start_of)
         samples.extend(plain.absent(table))
         for use in one.processes:
