@@ -148,6 +148,9 @@ class ExporterSettings(ServiceSettings):
             series; empty for none. Needs the right to list pods.
         kubernetes_images: Whether to query the image of each program's container, whose change is a deploy; needs
             the right to list pods.
+        kubernetes_pod_uid: Whether series with a pod have its uid, as dcgm-exporter under KUBERNETES_ENABLE_POD_UID.
+        kubernetes_resource_slices: Whether to read this node's ResourceSlices, which say which GPU or MIG instance a
+            device of a resource claim is; needs the right to list resourceslices.
         kubernetes_api_url: URL of the API server; if empty, the address in every pod's environment.
         kubernetes_node_name: The node's name in Kubernetes; if empty, `hostname`.
         kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
@@ -201,6 +204,8 @@ class ExporterSettings(ServiceSettings):
     job_mapping_directory: Path | None = None
     kubernetes_pod_label_allowlist_regex: tuple[Pattern, ...] = ()
     kubernetes_images: bool = False
+    kubernetes_pod_uid: bool = False
+    kubernetes_resource_slices: bool = False
     kubernetes_api_url: str = ""
     kubernetes_node_name: str = ""
     kernel_log: OnOff = "off"

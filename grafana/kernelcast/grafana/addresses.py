@@ -3,13 +3,15 @@
 from typing import Final
 
 OVERVIEW: Final = "kernelcast-overview"
-NODE: Final = "kernelcast-node"
 GPUS: Final = "kernelcast-gpus"
 KERNELS: Final = "kernelcast-kernels"
-SYNCHRONISATION: Final = "kernelcast-synchronisation"
-FORECASTS: Final = "kernelcast-forecasts"
-HINTS: Final = "kernelcast-hints"
+SERVING: Final = "kernelcast-serving"
 PIPELINE: Final = "kernelcast-pipeline"
+
+NODE: Final = GPUS
+FORECASTS: Final = GPUS
+HINTS: Final = KERNELS
+"""Where nodes, forecasts and hints of alerts are shown."""
 
 
 def runbook(runbooks_url: str, alert: str) -> str:

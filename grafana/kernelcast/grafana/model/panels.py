@@ -278,6 +278,13 @@ def mapping(states: States) -> Json:
     return {"type": "value", "options": options}
 
 
+def prose(content: str, *, width: int, height: int) -> Placed:
+    """Text without a title and a frame, in Markdown; it asks nothing."""
+    options = {"mode": "markdown", "content": content}
+    frame: Json = {"title": "", "transparent": True}
+    return Placed(PlainPanel(**frame, panel_type="text", options=options), width, height)
+
+
 def heatmap(text: PanelText, query: Query, unit: str, *, width: int = 12, height: int = 9) -> Placed:
     """Classic histogram buckets over time, as they are: Grafana must not bucket them again."""
     options = {

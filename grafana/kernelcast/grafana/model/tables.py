@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kernelcast.grafana.model import label_links
-from kernelcast.grafana.model.links import Link
+from kernelcast.grafana.model.links import Link, to_runbook_of_value
 from kernelcast.grafana.model.panels import (
     EMPTY,
     Axis,
@@ -40,6 +40,7 @@ class Column:
         words: Words and colours of its values.
         prefix: Beginning that all its values have, and that is not shown.
         link: Page about the value.
+        runbook: Whether the value is an alert's name, which leads to its runbook.
         decimals: Digits behind the point; None for three significant ones.
     """
 
@@ -53,12 +54,13 @@ class Column:
     words: States = field(default_factory=dict)
     prefix: str = ""
     link: Link | None = None
+    runbook: bool = False
     decimals: int | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the column shows its field unchanged."""
-        return not (self.unit or self.width or self.least or self.words or self.prefix or self.link)
+        return not (self.unit or self.width or self.least or self.words or self.prefix or self.link or self.runbook)
 
     def override(self) -> Json:
         """Returns the column as an entry of `fieldConfig.overrides`."""
@@ -85,6 +87,8 @@ class Column:
             properties.append({"id": "mappings", "value": mappings})
         if any(color for _, color in self.words.values()):
             properties.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
+        if self.runbook:
+            properties.append({"id": "links", "value": [to_runbook_of_value()]})
         if self.link:
             properties.append({"id": "links", "value": [self.link.of_row()]})
         properties += [

@@ -1,4 +1,4 @@
-"""A row of panels about InfiniBand and RoCE ports, on the page `node`: state, traffic, errors, congestion.
+"""Panels about InfiniBand and RoCE ports, in a row of the page `gpu`: state, traffic, errors, congestion.
 
 The values come from node_exporter.
 """
@@ -6,7 +6,6 @@ The values come from node_exporter.
 from typing import Final
 
 from kernelcast.grafana import node_exporter, promql
-from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
 
@@ -15,15 +14,9 @@ _BY: Final = "instance, device, port"
 _NEEDED: Final = "Needs node_exporter."
 
 
-def row() -> Row:
+def panels() -> tuple[Placed, ...]:
     """State, traffic, errors, congestion."""
-    return Row("InfiniBand", (_state(), _traffic(), _errors(), _congestion()), collapsed=True)
-
-
-def traffic() -> str:
-    """Bytes a second over all ports of the node, both directions added."""
-    both = f"{promql.rate(node_exporter.PORT_RECEIVED)} + {promql.rate(node_exporter.PORT_TRANSMITTED)}"
-    return node_exporter.of_node(f"sum by (instance) ({both})")
+    return (_state(), _traffic(), _errors(), _congestion())
 
 
 def _of_port(expr: str) -> str:
@@ -69,4 +62,4 @@ def _congestion() -> Placed:
     )
     kinds = {node_exporter.PORT_WAITS: "waits", **node_exporter.PORT_CONGESTION}
     queries = [Query(_of_port(promql.rate(counter)), f"{PORT} {event}") for counter, event in kinds.items()]
-    return time_series(text, queries, Axis("eps", low=0), width=24)
+    return time_series(text, queries, Axis("eps", low=0), width=24, height=6)

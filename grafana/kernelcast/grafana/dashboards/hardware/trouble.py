@@ -1,6 +1,6 @@
 """The state of each GPU as one number, the worst that any metric shows, and the table of GPUs by that state.
 
-The pages of fleet, node and GPU use it, also to choose the GPU in the worst state when a page opens.
+The pages of fleet and GPU use it, also to choose the GPU in the worst state when a page opens.
 """
 
 from collections.abc import Collection
@@ -8,7 +8,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import crossing
-from kernelcast.grafana.dashboards.frame import ANY_GPU, ANY_NODE, OWNER
+from kernelcast.grafana.dashboards.frame import ANY_NODE, OWNER
 from kernelcast.grafana.dashboards.hardware.devices import held_back, held_back_expr, held_back_in_short
 from kernelcast.grafana.model.panels import PanelText, Placed, States
 from kernelcast.grafana.model.tables import Column, first_rows, table
@@ -80,12 +80,7 @@ def state(free: Labels = ()) -> str:
 
 def worst_node() -> RankedVariable:
     """The node; the one whose GPU is in the worst state is chosen when the page opens."""
-    return RankedVariable("hostname", "Node", _worst("Hostname", ANY_NODE, OWNER), "Hostname")
-
-
-def worst_gpu() -> RankedVariable:
-    """The node's GPU; the one in the worst state is chosen when the page opens."""
-    return RankedVariable("gpu", "GPU", _worst("gpu", ANY_GPU, f'{OWNER}, Hostname="$hostname"'), "gpu")
+    return RankedVariable("hostname", "Node", _worst("Hostname", ANY_NODE, OWNER), "Hostname", several=True)
 
 
 def _worst(label: str, measured: str, where: str) -> str:
@@ -96,7 +91,7 @@ def _worst(label: str, measured: str, where: str) -> str:
     return f"{known} or -1 * group by ({label}) ({here}) or on () {lately}"
 
 
-def worst_first(*, width: int = 24, height: int = 7) -> Placed:
+def worst_first(*, width: int = 14, height: int = 6) -> Placed:
     """The GPUs with the worst state first."""
     text = PanelText(
         "Worst first",
@@ -112,11 +107,11 @@ def worst_first(*, width: int = 24, height: int = 7) -> Placed:
         Column("Hostname", "Node", least=90),
         Column("gpu", "GPU", width=50),
         Column("Value #A", "State", "none", width=128, words=STATES),
+        Column("Value #F", "Breach", crossing.FROM_NOW, width=107),
         Column("Value #B", "Temp. of limit", "percentunit", bar=True, width=104, alarm=0.95),
         Column("Value #C", "Clocks", "none", width=130, words=held_back_in_short()),
         Column("Value #D", "Errors", "short", width=52),
         Column("Value #E", "Allocated", "none", width=71, words={"0": ("idle", "yellow")}),
-        Column("Value #F", "Breach", crossing.FROM_NOW, width=107),
     )
     breach = crossing.moment(_BY, free=PROGRAMS)
     exprs = (state(), heat, held_back_expr(_BY), errors(), f"0 * ({idle_allocated()})", breach)
