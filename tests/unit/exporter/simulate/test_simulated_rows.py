@@ -23,6 +23,7 @@ NOT_SIMULATED: Final[dict[str, str]] = {
     **{row.prometheus_name: "a node with GPUs has no TPU" for row in tpu.ROWS},
     **{row.prometheus_name: f"an H100 does not report it: {reason}" for row, reason in ABSENT.items()},
     **{row.prometheus_name: "no inference engine is simulated" for row in inference.ROWS},
+    **{row.prometheus_name: "no exporter of another vendor is simulated" for row in accelerator.PAGE_ROWS},
     **{row.prometheus_name: "no files of NCCL Inspector are simulated" for row in nccl.ROWS},
     kernel.FLOPS.prometheus_name: "a program tells it, and simulated programs do not",
     kernel.HINT_OUTCOMES.prometheus_name: "simulated programs take no hints; the demo's example program does",
