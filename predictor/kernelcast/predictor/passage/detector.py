@@ -24,6 +24,7 @@ from kernelcast.predictor.passage.excursions import (
     jumps_often,
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
+from kernelcast.predictor.passage.local_time import LocalTime
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise
 from kernelcast.predictor.passage.peaks import daily_peaks
 from kernelcast.predictor.passage.refill import refilling
@@ -109,6 +110,7 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
     held: Floats | None = None,
     begins: Ints | None = None,
     day_hours: int = 24,
+    local_time: LocalTime | None = None,
 ) -> Evaluation:
     """Evaluate series at the end of their newest block.
 
@@ -120,6 +122,7 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
         held: Shape (n,), baselines that hold instead of learnt ones, because something is wrong; NaN for none.
         begins: Shape (n,), first block of each; None for 0.
         day_hours: Hours of `SeriesBlocks` in a day; 0 where they do not divide it.
+        local_time: Clock and holidays of the site; None where its hours are longer or shorter than 3600 s.
     """
     own = np.isnan(traits.limit)
     begins = np.zeros(len(own), np.int64) if begins is None else begins
@@ -137,7 +140,8 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
     adjusted = values - _load_effects(values, blocks.load, begins)
     since = np.maximum(np.maximum(learnt.since, begins), _load_step(blocks.load))
     target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
-    season = _season(direction * blocks.hours, target, blocks.phase, day_hours)
+    hours = blocks.hours if local_time is None else local_time.usual_hours(blocks.hours, blocks.last_hour)
+    season = _season(direction * hours, target, blocks.phase, day_hours)
     settling = traits.settling_blocks
     quiet = np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale)
     usual = season.usual(adjusted, quiet)
