@@ -46,6 +46,8 @@ REACH_UNKNOWN: Final = 0.5
 """The same while no earlier day shows what is usual: a day's traffic rises for hours, too."""
 REACH_WITHOUT: Final = 4.0
 """The same where blocks are so short that no day can be seen: there is no season to be mistaken for a drift."""
+_UNKNOWN_NOISE: Final = 2.0
+"""Largest noise of a block in that of differences, while no earlier day shows what is usual."""
 _JOB_BLOCKS: Final = 36
 """Blocks of a job, for the number of jobs that a line rests on."""
 _EMPTY_SHARE: Final = 0.5
@@ -162,6 +164,8 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
     )
     # Noise whose memory is not known yet looks like a slope, and a limit from the baseline is near.
     trend = trend.flat(own & (_known_blocks(values) < DAY_BLOCKS) & (trend.slope <= CERTAIN_ERRORS * trend.error))
+    # While no earlier day shows the hour, jobs that come and go are not told from noise.
+    noise = np.where(season.known | own, trend.noise, np.minimum(trend.noise, _UNKNOWN_NOISE * quiet))
     quick = np.minimum(trend.noise, quiet)
     newest = _newest(values[:, -HOUR_BLOCKS:])
     # Where days agree the season explains the fall.
@@ -169,7 +173,7 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
     trend = replace(
         trend.flat(returns),
         reversal=np.maximum(trend.reversal, _daily_slope(values, traits.resolution / scale)),
-        noise=np.where(returns, quick, trend.noise),
+        noise=np.where(returns, quick, noise),
     )
     level = np.where(returns, newest, trend.level) + np.nan_to_num(offset)
     headroom = np.where(opening | erratic, np.nan, target - level)
