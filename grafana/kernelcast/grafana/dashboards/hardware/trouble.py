@@ -110,7 +110,7 @@ def worst_first(*, width: int = 14, height: int = 6) -> Placed:
         Column("Value #F", "Breach", crossing.FROM_NOW, width=107),
         Column("Value #B", "Temp. of limit", "percentunit", bar=True, width=104, alarm=0.95),
         Column("Value #C", "Clocks", "none", width=130, words=held_back_in_short()),
-        Column("Value #D", "Errors", "short", width=52),
+        Column("Value #D", "Errors", "short", width=52, decimals=0),
         Column("Value #E", "Allocated", "none", width=71, words={"0": ("idle", "yellow")}),
     )
     breach = crossing.moment(_BY, free=PROGRAMS)
