@@ -118,6 +118,7 @@ class Bridge:
         self._web.progressed = manager.part("web").progressed
         self._web.measure(registry)
         self._compilation = Compilation()
+        self._only_compiles = settings.scraping  # then `stop` does not wait for the thread: it has nothing open
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._failure = ""
@@ -152,7 +153,7 @@ class Bridge:
         self._stopping.set()
         self._compilation.stop()
         self._pages.stop()
-        if self._thread.is_alive():
+        if self._thread.is_alive() and not self._only_compiles:
             self._thread.join(STOP_SECONDS)
         self._web.stop()
         self._producer.close(FLUSH_SECONDS)
@@ -171,6 +172,7 @@ class Bridge:
                 self._wait_idly()
                 return
             self._compilation.finish_what_readiness_needs()
+            self._only_compiles = False
             if self._stopping.is_set():
                 return
             self._compiled = frozenset({Format.TEXT, Format.OPENMETRICS})

@@ -14,10 +14,8 @@ import numpy as np
 from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
-from kernelcast.columnar import Decoder
 from kernelcast.predictor.cycling import CycleLoop
 from kernelcast.predictor.engine import Engine, Partition
-from kernelcast.predictor.forecasting import machine_code
 from kernelcast.predictor.forecasting.deep.pool import FitPool
 from kernelcast.predictor.kafka_outputs import KafkaOutputs
 from kernelcast.predictor.measures import TOPICS, KafkaMeasures
@@ -123,8 +121,6 @@ class Predictor:
 
     def run(self, shutdown: Shutdown) -> None:
         """Read, run cycles and write until asked to stop, then save the windows and leave the group."""
-        Decoder.warm_up()
-        machine_code.warm_up()
         if self._read is not None:
             shutdown.on_reload(partial(reload, self._engine, self._settings, self._read))
         consumer = Consumer(self._settings.kafka, group_id=self._settings.group_id, metrics=self._consumers)

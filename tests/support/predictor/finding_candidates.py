@@ -56,7 +56,9 @@ class Run:
 
     def step(self, *found: Finding, watched: int = 100, programs: DevicePrograms = NO_PROGRAMS) -> list[Finding]:
         self.cycles += 1
-        return self.alarms.step(found, watched, self.now_ns, programs=programs)
+        changes = self.alarms.step(found, watched, self.now_ns, programs=programs)
+        self.alarms.known.findings |= {one.finding_id: one for one in changes}  # as read back from the topic
+        return changes
 
     def steps(
         self, seconds: float, *found: Finding, watched: int = 100, programs: DevicePrograms = NO_PROGRAMS

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from kernelcast.exporter.attribution.api_server import ApiServer
 from kernelcast.exporter.attribution.attribution import SOURCES, AttributedGpu, Attribution, AttributionSettings
-from kernelcast.exporter.attribution.pod_labels import ApiServer
 from kernelcast.exporter.background_value import Refreshed
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.instruments import counter
@@ -87,11 +87,14 @@ def _places(settings: ExporterSettings) -> AttributionSettings:
         api_server=_api_server(settings),
         pod_label_patterns=settings.kubernetes_pod_label_allowlist_regex,
         images=settings.kubernetes_images,
+        pod_uids=settings.kubernetes_pod_uid,
+        slices=settings.kubernetes_resource_slices,
     )
 
 
 def _api_server(settings: ExporterSettings) -> ApiServer | None:
-    if not settings.kubernetes_pod_label_allowlist_regex and not settings.kubernetes_images:
+    asks_for_pods = settings.kubernetes_pod_label_allowlist_regex or settings.kubernetes_images
+    if not asks_for_pods and not settings.kubernetes_resource_slices:
         return None
     return ApiServer(settings.kubernetes_node_name or settings.hostname or platform.node(), settings.kubernetes_api_url)
 

@@ -181,7 +181,7 @@ def _replay(read: Callable[[Path], Trace], recording: RecordingOptions, run: Rep
         )
         outbox = make_producer(settings, client_id=f"kernelcast-replay-{source.process.nonce}")
         ticks = paced(shutdown, settings.interval_seconds)
-        account = publish(source, settings, outbox=outbox, ticks=ticks, progress=shown)
+        account = publish(source, settings, outbox=outbox, ticks=ticks, progress=shown, shutdown=shutdown)
     say(account.summary_line(path.name, settings.kafka.bootstrap_servers))
     if run.summary_file is not None:
         write_json(run.summary_file, summary(account, _about(recording.kind, path, source)))

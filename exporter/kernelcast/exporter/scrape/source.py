@@ -9,7 +9,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from kernelcast.columnar import EndedSeries, Sample
-from kernelcast.exporter.attribution.pod_labels import ApiServer, PodLabelReader
+from kernelcast.exporter.attribution.api_server import ApiServer
+from kernelcast.exporter.attribution.pod_labels import PodLabelReader
 from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.counter_starts import KeyedStarts
 from kernelcast.exporter.scrape.fetch import Fetch, PageTarget, fetch

@@ -174,7 +174,7 @@ def _simulate(simulated: Mapping[str, object], run: ReplayOptions, *, truth: Pat
         ticks = (
             _past(fleet, settings, shutdown) if settings.speed is None else paced(shutdown, settings.interval_seconds)
         )
-        account = publish(fleet, settings, outbox=outbox, ticks=ticks, progress=shown)
+        account = publish(fleet, settings, outbox=outbox, ticks=ticks, progress=shown, shutdown=shutdown)
     say(account.summary_line("simulate", settings.kafka.bootstrap_servers))
     if truth is not None:
         write_json(truth, fleet.ground_truth())

@@ -225,7 +225,7 @@ def _by_owner(expr: str) -> str:
 
 def over_time() -> Row:
     """The fleet over time."""
-    return Row("Utilisation, power and states", (_utilisation(), _power(), _states()), collapsed=True)
+    return Row("Utilisation, power and states", (_utilisation(), _power(), states()), collapsed=True)
 
 
 def _utilisation(*, width: int = 8, height: int = 5) -> Placed:
@@ -252,7 +252,7 @@ def _power(*, width: int = 8, height: int = 5) -> Placed:
     return time_series(text, queries, Axis("watt", low=0), width=width, height=height)
 
 
-def _states(*, width: int = 8, height: int = 5) -> Placed:
+def states(*, width: int = 8, height: int = 5) -> Placed:
     """How many GPUs are in which state, over time."""
     text = PanelText(
         "GPUs by state",

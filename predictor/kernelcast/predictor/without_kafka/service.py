@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.predictor.cycling import CycleLoop
 from kernelcast.predictor.engine import Engine
-from kernelcast.predictor.forecasting import machine_code
 from kernelcast.predictor.forecasting.deep.pool import FitPool
 from kernelcast.predictor.measures import Measures
 from kernelcast.predictor.pages import Pages
@@ -108,7 +107,6 @@ class PrometheusPredictor:
             PrometheusError: Prometheus cannot be reached, or refuses, at the start.
         """
         self._shutdown = shutdown
-        machine_code.warm_up()
         if self._read is not None:
             shutdown.on_reload(partial(reload, self._engine, self._settings, self._read))
         cycles = threading.Thread(

@@ -169,6 +169,43 @@ def test_a_short_break_ends_nothing_and_a_flapping_finding_stays_until_quiet() -
     assert ended.finding_id == begun[0].finding_id
 
 
+def test_a_fault_that_returns_within_a_day_is_a_ticket_until_it_gets_further() -> None:
+    run = Run()
+    first = run.steps(3 * HOUR, predicted())
+    run.steps(HOUR)
+    again = run.steps(3 * HOUR, predicted())
+    passed = run.steps(HOUR, candidate())
+    run.steps(HOUR)
+    once_more = run.steps(HOUR, candidate())
+    assert [one.severity for one in (*first, *again, *passed, *once_more)] == [
+        Severity.PAGE,
+        TICKET,
+        Severity.PAGE,
+        TICKET,
+    ]
+    other = run.steps(HOUR, candidate(cause=Cause.MEMORY_LEAK, metric="memory"), candidate(1, node="r2-n2"))
+    assert len(pages(other)) == 2, "another cause, and another GPU"
+    run.steps(DAY + HOUR)
+    assert len(pages(run.steps(HOUR, candidate()))) == 1, "a day later it may be another fault"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        (candidate(), candidate(), Verdict.REPAIRED),
+        (candidate(state=FindingState.OBSERVED), candidate(state=FindingState.OBSERVED), Verdict.ACCEPTED),
+    ],
+)
+def test_a_fault_that_returns_after_its_repair_and_one_that_the_gpu_reports_page_again(
+    first: Finding, second: Finding, verdict: Verdict
+) -> None:
+    run = Run()
+    (begun, *_) = run.steps(HOUR, first)
+    run.alarms.known.marks[begun.finding_id] = Mark(begun.finding_id, verdict, time_ns=run.now_ns)
+    run.steps(HOUR)
+    assert len(pages(run.steps(HOUR, second))) == 1
+
+
 def test_beyond_the_budget_one_page_says_how_many_are_held() -> None:
     run = Run(pages_per_day=2)
     observed = {"state": FindingState.OBSERVED, "cause": Cause.STRAGGLER}

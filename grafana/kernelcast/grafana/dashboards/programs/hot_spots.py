@@ -9,7 +9,7 @@ from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, grey, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_SECONDS, KERNEL_TIMED
+from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_BUSY, KERNEL_MEAN
 from kernelcast.wire.catalogue import kernel
 
 _TABLE_ROWS: Final = 25
@@ -104,11 +104,12 @@ def ranking(*, height: int = 7) -> Placed:
 
 
 def _against_before() -> str:
-    """Duration of timed launches over their usual one; without the rules, the mean over that of a day before."""
+    """Duration of launches over their usual one; without the rules, the mean over that of a day before."""
     chosen = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program", rank=~"$rank|", kernel=~"$kernel"'
-    seconds, timed, usual = (f"{row}{{{chosen}}}" for row in (KERNEL_SECONDS, KERNEL_TIMED, KERNEL_BASELINE))
-    recorded = f"sum by ({_BY}) ({seconds} and {usual}) / (sum by ({_BY}) ({timed} * {usual}) > 0)"
-    return f"({recorded} or (({mean()}) / ({mean(' offset 1d')}) unless on () {timed}))"
+    busy, took, usual = (f"{row}{{{chosen}}}" for row in (KERNEL_BUSY, KERNEL_MEAN, KERNEL_BASELINE))
+    lately = f"avg_over_time({usual}[10m])"  # recorded every five minutes
+    recorded = f"sum by ({_BY}) ({busy} and {lately}) / (sum by ({_BY}) ({busy} / {took} * {lately}) > 0)"
+    return f"({recorded} or (({mean()}) / ({mean(' offset 1d')}) unless on () {took}))"
 
 
 def _share() -> Placed:
