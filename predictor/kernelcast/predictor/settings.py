@@ -260,7 +260,8 @@ class PredictorSettings(ServiceSettings):
         sweep_every_seconds: How often cycles run.
         max_fits_per_sweep: Series forecast per cycle, those with the highest probability of a breach first.
         max_series: Series kept; further ones are refused and counted.
-        expire_seconds: Time without a point after which a series is dropped.
+        expire_seconds: Time without a point after which a series is dropped; its past waits for its return while there
+            is room.
         snapshot_every_seconds: How often windows are written to `kernelcast.state`.
         max_lag_messages: Messages per partition beyond which the predictor skips to its tail.
     """
