@@ -15,7 +15,7 @@ from kernelcast.probe.tuned.space import ProgramSpace, SpaceTerms
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal
 from kernelcast.wire.cloudevents import NANOSECONDS
-from kernelcast.wire.errors import SpaceError
+from kernelcast.wire.errors import SpaceError, TunableError
 from kernelcast.wire.events import Hint, OutcomeState, to_event
 
 FEED = {"workers": [0, 2, 4, 8], "prefetch": [2, 4]}
@@ -402,3 +402,33 @@ def test_a_share_of_its_own_is_the_only_one_that_bounds_a_search(training: Train
     for _ in range(3000):
         training.step(loader_seconds(feed), items=32)
     assert (feed.workers, feed.prefetch) == (8, 4)
+
+
+def compiles_once(training: Training, feed: ProgramSpace, steps: int) -> None:
+    """Run steps of 0.1 s; 8 workers take a fifth less, but 200 s once before their first step."""
+    compiled = False
+    for _ in range(steps):
+        first, compiled = feed.workers == 8 and not compiled, compiled or feed.workers == 8
+        training.step(0.1 * (0.8 if feed.workers == 8 else 1.0) + 200.0 * first)
+
+
+@pytest.mark.parametrize(("run_seconds", "kept"), [(None, 8), (100.0, 0)])
+def test_what_a_value_costs_once_must_be_paid_back_within_the_declared_run(
+    training: Training, run_seconds: float | None, kept: int
+) -> None:
+    """200 s are paid back after 1,000 s; a run is taken to last an hour where nothing is declared."""
+    terms = SpaceTerms(per="step", run_seconds=run_seconds)
+    feed = training.probe.space("feed", {"workers": [0, 8]}, start={"workers": 0}, terms=terms, share=1.0)
+    compiles_once(training, feed, 800)
+    assert feed.workers == kept
+    (ended,) = (one for one in training.probe.outcomes if one.decision)
+    assert "paid back after 17 min" in ended.reason
+    assert ("a run is taken to last 100 s" in ended.reason) == (kept == 0)
+
+
+@pytest.mark.parametrize("limits", [{"worst": 1.0}, {"settle": 0}, {"run_seconds": -1.0}])
+def test_a_declared_limit_that_cannot_be_used_is_an_error_of_the_declaration(limits: dict[str, Any]) -> None:
+    with pytest.raises(TunableError, match=next(iter(limits))):
+        kp.space("feed", FEED, start=FEED_START, per="step", **limits)
+    with pytest.raises(TunableError, match=next(iter(limits))):
+        kp.tunable("workers", [0, 2], 0, **limits)
