@@ -95,6 +95,7 @@ class Campaign:
         self._offered: deque[int] = deque()
         self._offers = 0
         self._steps = self._run()
+        self._last = -1
         self._request: LaunchRequest | None = next(self._steps, None)
 
     @property
@@ -139,11 +140,18 @@ class Campaign:
 
     def next(self) -> LaunchRequest | None:
         """Return what to run next; None at the end."""
-        return self._request
+        request, more = self._request, self._unsettled()
+        return replace(request, launches=request.launches + more) if request is not None and more else request
+
+    def _unsettled(self) -> int:
+        """Launches of the present request that a declared `Rules.settle` leaves out; `times` knows that one is cold."""
+        is_same = self._request is None or self._request.ordinal == self._last
+        settle = self.rules.experiment.settle
+        return settle if settle > 1 and not self.proving and not is_same else 0
 
     def measured(self, times: Sequence[float]) -> None:
         """Answer the request with the times of its launches."""
-        self._send(LaunchAnswer(times=tuple(times)))
+        self._send(LaunchAnswer(times=tuple(times[self._unsettled() :])))
 
     def failed(self, reason: str) -> None:
         """Answer the request: the configuration failed."""
@@ -173,6 +181,7 @@ class Campaign:
     def _send(self, answer: LaunchAnswer) -> None:
         if self._request is None:
             return
+        self._last = self._request.ordinal
         if answer.times and self.proving:
             self.times.add_proof(self._request.ordinal, answer.times)
         elif answer.times:
