@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -188,7 +189,7 @@ def test_what_an_epoch_space_has_kept_is_checked_when_an_hour_has_passed(trainin
 def test_items_count(training: Training) -> None:
     """A configuration whose step takes longer for more samples is faster if its time per sample is."""
     size = training.probe.space("size", {"size": [32, 64]}, start={"size": 32}, terms=SpaceTerms(per="step"), share=1.0)
-    for _ in range(700):
+    for _ in range(600):
         training.step(0.1 if size.size == 32 else 0.16, items=size.size)
     assert size.size == 64
 
@@ -432,3 +433,29 @@ def test_a_declared_limit_that_cannot_be_used_is_an_error_of_the_declaration(lim
         kp.space("feed", FEED, start=FEED_START, per="step", **limits)
     with pytest.raises(TunableError, match=next(iter(limits))):
         kp.tunable("workers", [0, 2], 0, **limits)
+
+
+@pytest.mark.parametrize("every", [3, 10, 50])
+def test_a_program_that_waits_for_its_device_every_few_steps_is_tuned(training: Training, every: int) -> None:
+    """A step takes 2 ms; one in so many waits for the work of all steps since the last wait: 8 ms a step."""
+    feed = training.probe.space("feed", {"workers": [0, 8]}, start={"workers": 0}, terms=SpaceTerms(per="step"))
+    work = 0.0
+    for step in range(500 * every):
+        work += 0.008 * (0.7 if feed.workers == 8 else 1.0)
+        is_wait = step % every == 0
+        training.step(0.002 + work * is_wait, items=4)
+        work *= not is_wait
+    assert feed.workers == 8
+    (ended,) = (one for one in training.probe.outcomes if one.decision)
+    assert ended.measured_ratio == pytest.approx((0.002 + 0.008 * 0.7) / 0.01, abs=0.03)
+
+
+def test_rare_long_steps_are_not_taken_for_waits(training: Training) -> None:
+    """One step in 100 takes 30 times as long, whatever is in force; each step is still compared by itself."""
+    feed = training.probe.space("feed", {"workers": [0, 8]}, start={"workers": 0}, terms=SpaceTerms(per="step"))
+    seen = []
+    for step in range(400):
+        seen.append(feed.workers)
+        training.step((0.7 if feed.workers == 8 else 1.0) * 0.01 * (30.0 if step % 100 == 99 else 1.0))
+    changes = [place for place in range(1, 400) if seen[place] != seen[place - 1]]
+    assert min(after - before for before, after in pairwise(changes)) <= 4
