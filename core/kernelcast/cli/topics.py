@@ -86,11 +86,11 @@ def apply_command(
         partitions=partitions,
     )
     show_table(
-        ("topic", "outcome", "detail"), [(change.topic, change.outcome.value, change.detail) for change in changes]
+        ("topic", "outcome", "detail"), [(change.topic, change.result.value, change.detail) for change in changes]
     )
     for remark, names in _remarks(changes).items():
         sys.stderr.write(f"{', '.join(names)}: {remark}\n")
-    if any(change.outcome is TopicResult.TOUCHED for change in changes):
+    if any(change.result is TopicResult.TOUCHED for change in changes):
         sys.stderr.write(
             "this broker cannot be administrated; its topics have the partitions and settings it gives them\n"
         )
