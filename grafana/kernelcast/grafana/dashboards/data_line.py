@@ -16,6 +16,8 @@ _LOOK_BACK: Final = "[1h:1m]"
 _GPU: Final = "Hostname, gpu, UUID"
 _ALL: Final = ("program", "rank")
 """Labels that are not narrowed: pages about hardware have no such variables."""
+_SIZES: Final = {"titleSize": 12, "valueSize": 16}
+"""Pixels: Grafana would write figures in so low a panel in letters of 4 pixels."""
 _SILENT: Final = "silent producers"
 _RULES: Final = "alerts"
 
@@ -41,6 +43,7 @@ def panel(*, width: int, height: int) -> Placed:
     ]
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"),))
     placed = stat(text, queries, axis, named=True, width=width, height=height)
+    placed.panel.options["text"] = dict(_SIZES)
     placed.panel.field_config["overrides"] = [
         named("newest sample", ((None, "text"), (_LATE_SECONDS, "orange"), (_OLD_SECONDS, "red")), unit="s"),
         named(_SILENT, ((None, "text"), (1, "red"))),

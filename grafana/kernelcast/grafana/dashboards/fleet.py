@@ -47,7 +47,10 @@ def answering(*, width: int = 4, height: int = 3) -> Placed:
         runbooks=("KernelcastGpuDown",),
     )
     up = trouble.each(gpu.GPU_UP)
-    queries = [Query(f"count({up} > 0)", "answer"), Query(f"count({up} == 0) or 0 * count({up})", "silent")]
+    queries = [
+        Query(f"count({up} > 0) or 0 * count({up})", "answer"),
+        Query(f"count({up} == 0) or 0 * count({up})", "silent"),
+    ]
     placed = stat(text, queries, Axis("short", low=0, decimals=0), named=True, width=width, height=height)
     placed.panel.field_config["overrides"] = [named("silent", ((None, "text"), (1, "red")))]
     return placed
