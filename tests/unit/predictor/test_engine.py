@@ -21,7 +21,7 @@ from kernelcast.predictor.series.subjects import DURATION, VARIANT
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.tuning import tunables
-from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue import BY_OTHER_NAME, kernel
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.histogram import DurationTotals
@@ -250,3 +250,12 @@ def test_an_explanation_shows_the_results_of_whole_cycles_and_says_so_if_one_tak
         may_end.set()
         cycle.result()
         assert explaining.result() == []
+
+
+def test_a_row_under_dcgms_canonical_name_is_the_same_series(fast_settings: PredictorSettings) -> None:
+    clock = Clock()
+    target = engine(fast_settings, clock)
+    own = labels(Hostname="n1", UUID="GPU-0", gpu="0")
+    for row in (device.GPU_TEMP, BY_OTHER_NAME["DCGM_FI_DEV_GPU_TEMP_CELSIUS"]):
+        feed(target, [Sample(row, own, clock(), 70.0)])
+    assert [subject.metric for subject, _ in target.windows.items()] == ["DCGM_FI_DEV_GPU_TEMP"]

@@ -26,6 +26,7 @@ from kernelcast.predictor.backtest.table import CsvTable, read
 from kernelcast.predictor.forecasting.deep.pool import pooled_fits
 from kernelcast.predictor.local_time import LocalTime
 from kernelcast.runtime.command import command
+from kernelcast.wire.catalogue import own_name
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Meaning
 from kernelcast.wire.errors import ConfigurationError
 
@@ -131,6 +132,7 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
 ) -> None:
     """Judge each row of recorded series from the rows before it, as the predictor does with live ones."""
     recording = RangeOptions(prometheus, query, start, end, step)
+    metric = own_name(metric) if metric else metric
     grid = GridOptions(_duration("--interval", interval or _step(recording)), _duration("--season", season))
     if grid.interval is not None and grid.interval.counted:
         raise ConfigurationError(f"--interval is {interval!r}; write it with a unit, such as 60s or 5m")
