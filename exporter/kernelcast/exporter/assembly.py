@@ -6,7 +6,6 @@ gets its collaborators here; none imports this one.
 
 import gc
 import platform
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -60,6 +59,7 @@ from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.reloading import reload as reload_settings
 from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.threads import Worker
 from kernelcast.runtime.web.landing import Front
 from kernelcast.runtime.web.server import WebServer
 from kernelcast.view.first_page import FirstPage
@@ -375,10 +375,10 @@ def _first_trouble(*answers: tuple[bool, str]) -> tuple[bool, str]:
 @contextmanager
 def _reading(reader: HintReader, shutdown: Shutdown) -> Iterator[None]:
     """Read hints on a separate thread, for the duration of the block."""
-    thread = threading.Thread(target=reader.run, name="hints", daemon=True)
+    thread = Worker("hints", reader.run)
     thread.start()
     try:
         yield
     finally:
         shutdown.request()
-        thread.join(READER_STOP_SECONDS)
+        thread.stop(READER_STOP_SECONDS)

@@ -98,7 +98,7 @@ def _as_page_url(value: str) -> str:
 
 
 class ScrapeSettings(Section):
-    """Pages of inference engines on this node, where no Prometheus reads them.
+    """Pages of inference engines and of other vendors' exporters on this node, where no Prometheus reads them.
 
     Attributes:
         urls: Their URLs.
@@ -158,7 +158,7 @@ class ExporterSettings(ServiceSettings):
         kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
             needs a right that is not given by default.
         nccl_inspector: Bus bandwidth and time of NCCL's operations, where its plugin writes them.
-        scrape: Pages of inference engines.
+        scrape: Pages of inference engines and of other vendors' exporters.
         tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
         tpu_ports: Ports of such programs; if empty, TPU_RUNTIME_METRICS_PORTS, or 8431.
         job_mapping_directory: Directory in which a scheduler's prolog lists each GPU's jobs, as for dcgm-exporter.

@@ -153,7 +153,7 @@ FAULTS: Final = (
         "GPUs that answer",
         consequences=(Consequence("KernelcastGpuDown", equal=_NODE),),
     ),
-    Fault("clock-skew", "KernelcastClockAhead", "Age of the data", PIPELINE),
+    Fault("clock-skew", "KernelcastClockAhead", "Data", PIPELINE),
     Fault(
         "node",
         "KernelcastExporterStale",
@@ -175,7 +175,7 @@ FAULTS: Final = (
     Fault(
         "kafka",
         "KernelcastKafkaUnreachable",
-        "Age of the data",
+        "Data",
         PIPELINE,
         seen_seconds=MINUTE,
         muting="KernelcastAllBridgesWithoutKafka",

@@ -147,11 +147,11 @@ def boards() -> dict[str, dict[str, Any]]:
 
 
 def panels(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every panel that shows something, also those folded away in rows."""
+    """Every panel that asks something, also those folded away in rows; the text with the questions asks nothing."""
     for panel in board["panels"]:
         if panel["type"] == "row":
             yield from panel["panels"]
-        else:
+        elif panel["type"] != "text":
             yield panel
 
 

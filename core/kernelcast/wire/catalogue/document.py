@@ -85,7 +85,7 @@ _SECTIONS: Final = MappingProxyType(
             _ENGINES,
             inference.ROWS,
         ),
-        "GPUs and TPUs": ("For dashboards of mixed fleets.", accelerator.ROWS),
+        "Accelerators": ("For dashboards of mixed fleets.", accelerator.ROWS),
         "Forecasts, degradation and hints": (
             "The predictor writes these; the bridge exposes them.",
             forecast.ROWS,

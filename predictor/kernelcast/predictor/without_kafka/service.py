@@ -29,6 +29,7 @@ from kernelcast.predictor.without_kafka.start import nothing_found, on_grid, wai
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.threads import Worker
 from kernelcast.wire.errors import ConfigurationError, PrometheusError
 
 TICK_SECONDS: Final = 1.0
@@ -109,9 +110,7 @@ class PrometheusPredictor:
         self._shutdown = shutdown
         if self._read is not None:
             shutdown.on_reload(partial(reload, self._engine, self._settings, self._read))
-        cycles = threading.Thread(
-            target=self._cycles.run, args=(self._ending, self._cycling), name="cycles", daemon=True
-        )
+        cycles = Worker("cycles", self._cycles.run, self._ending, self._cycling)
         with self.web:
             try:
                 while not shutdown.requested and not self._poll():

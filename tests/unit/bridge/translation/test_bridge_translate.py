@@ -280,7 +280,7 @@ def test_a_summary_by_the_name_of_a_catalogued_metric_is_a_conflict() -> None:
 
 
 def test_a_row_under_another_of_dcgms_names_keeps_that_name_and_the_catalogues_help() -> None:
-    counter = {"type": PointType.SUM, "temporality": Temporality.CUMULATIVE, "monotonic": True}
+    counter: Any = {"type": PointType.SUM, "temporality": Temporality.CUMULATIVE, "monotonic": True}
     placement = placed(gauge("DCGM_FI_DEV_PCIE_REPLAY_TOTAL", unit="", **counter))
     shown = (placement.name, placement.kind, placement.help)
     assert shown == ("DCGM_FI_DEV_PCIE_REPLAY_TOTAL", Kind.COUNTER, device.PCIE_REPLAY.help)
