@@ -14,7 +14,7 @@ from kernelcast.grafana.rules.model import (
     duration,
 )
 from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED, RATE_WINDOW_SECONDS
-from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.catalogue.devices import device, gpu, health
 
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT = ("Hostname", "gpu")
@@ -32,13 +32,19 @@ _POWER_CAP_BIT = 4
 """NVML API reference, nvmlClocksEventReasons: 0x4, the power cap."""
 _REPLAYS_PER_MINUTE = 8
 """DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_PCIREPLAY_RATE, above which its health check warns."""
+_SINGLE_BITS_PER_MINUTE = 10
+"""DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_SBE_RATE, above which its health check warns."""
+_IN_SMI = (
+    "`nvidia-smi -q` shows state, status, clique and cluster under Fabric. in_progress is usual where a partition of "
+    "the fabric is activated only with a job."
+)
 _NANOSECONDS = "1e9"
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Silence, throttling, memory, failed rows, rows that cannot be read."""
-    limits = (_throttling(profile), _heat(profile), _narrow_link(), _pcie_replays(profile))
-    memory = (_memory(profile), _remap_failure(), _waiting_for_reset())
+    limits = (_throttling(profile), _heat(profile), _narrow_link(), _pcie_replays(profile), _fabric())
+    memory = (_memory(profile), _remap_failure(), _waiting_for_reset(), _single_bits(profile))
     absent = (_down(), _silent(profile), _needs_recovery(), _unmeasured())
     return (*absent, *limits, *memory, _unreadable(), _idle(profile))
 
@@ -275,6 +281,47 @@ def _waiting_for_reset() -> AlertRule:
         dashboard=GPUS,
         steps=(RELEASE_FIRST,),
         source="NVIDIA, GPU memory error management, <https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt>",
+    )
+
+
+def _single_bits(profile: Profile) -> AlertRule:
+    a_minute = f"{MINUTE} * rate({promql.name(device.ECC_SBE_VOLATILE)}[{profile.window(10 * MINUTE)}])"
+    return AlertRule(
+        name="KernelcastGpuSingleBitStorm",
+        expr=f"max by (Hostname, gpu, UUID) ({a_minute}) > {_SINGLE_BITS_PER_MINUTE}",
+        hold_seconds=5 * MINUTE,
+        severity=AlertSeverity.WARNING,
+        summary=f"The memory of {_GPU} has {{{{ $value | humanize }}}} single-bit errors a minute",
+        description=f"More than {_SINGLE_BITS_PER_MINUTE} errors a minute are corrected. Programs are not affected; "
+        "such a memory often has uncorrectable errors later. The counters table has to name "
+        f"{promql.name(device.ECC_SBE_VOLATILE)}.",
+        action="Drain the GPU when its job has ended, reset it, and run NVIDIA's diagnostics; replace it if the errors "
+        "return.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+    )
+
+
+def _fabric() -> AlertRule:
+    place = promql.name(health.FABRIC)
+    outside = (
+        f'{place}{{state!="{health.COMPLETED}"}} or {place}{{state="{health.COMPLETED}", status!="{health.SUCCESS}"}}'
+    )
+    return AlertRule(
+        name="KernelcastGpuFabricNotCompleted",
+        expr=f"max by (Hostname, gpu, UUID, state, status) ({outside}) == 1",
+        hold_seconds=10 * MINUTE,
+        keep_seconds=KEPT_SECONDS,
+        severity=AlertSeverity.CRITICAL,
+        summary=f"{_GPU} is not in its NVLink fabric: {{{{ $labels.state }}}}, {{{{ $labels.status }}}}",
+        description="The GPU is behind NVLink switches and has not been registered in their fabric, or with an error. "
+        "CUDA programs on it fail at their start (error 802), or reach other GPUs over PCIe alone.",
+        action="Look at the fabric manager on that node (`systemctl status nvidia-fabricmanager`, "
+        "/var/log/fabricmanager.log; for NVLink between nodes: of the switches), restart it, then reset the GPUs.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+        steps=(_IN_SMI, RELEASE_FIRST),
+        source="NVML API reference, nvmlGpuFabricInfo_v3_t; NVIDIA/NVSentinel, issue 883; Azure/azhpc-images, 506",
     )
 
 
