@@ -55,7 +55,7 @@ SERVED: Final = """
 (() => {
   const closed = document.querySelectorAll('button.row[aria-expanded="false"]');
   closed.forEach((one) => one.click());
-  const panels = [...document.querySelectorAll("article.panel")];
+  const panels = [...document.querySelectorAll("article.panel:not(.text)")];
   const waiting = panels.filter((one) => one.querySelector(".body .quiet")?.textContent === "…").length;
   const beyond = (one) => { const it = one.querySelector(".scroll"); return it ? it.scrollWidth - it.clientWidth : 0; };
   const shown = panels.map((one) => ({title: one.querySelector("h3 > span").textContent, type: one.classList[1],

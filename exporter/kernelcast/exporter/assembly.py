@@ -34,6 +34,7 @@ from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.dcgm_watch import DeviceMetrics
 from kernelcast.exporter.nvml.devices import KnownGpus, boot_id, open_nvml, pynvml_for
 from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.otel_names import SOURCE_ROWS
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.programs.devices import DeviceResolver
@@ -215,7 +216,12 @@ def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | N
 def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
     """Open NVML, the probes' socket and every other source; the stack closes them."""
     settings, stack, counts = assembly.settings, assembly.stack, assembly.counts
-    counters = CountersFile(settings.counters_file, processes=settings.process_metrics, nvlink=settings.nvlink_links)
+    counters = CountersFile(
+        settings.counters_file,
+        processes=settings.process_metrics,
+        nvlink=settings.nvlink_links,
+        sources=SOURCE_ROWS if settings.naming == "both" else (),
+    )
     sampler = IsolatedSampler(
         counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
     )
@@ -246,7 +252,7 @@ def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None, users: Cur
     def gpus() -> Sequence[NodeGpu]:
         reading = nvml.reading if nvml is not None else None
         return [
-            NodeGpu(gpu.uuid, gpu.index, gpu.gi_id, tuple(one.pid for one in gpu.processes), users.labels_for(gpu))
+            NodeGpu(gpu.uuid, gpu.index, gpu.gi_id, tuple(one.pid for one in gpu.processes), users.users_of(gpu))
             for gpu in (reading.gpus if reading is not None else ())
         ]
 

@@ -147,7 +147,7 @@ FAULTS: Final = (
         "GPUs that answer",
         consequences=(Consequence("KernelcastGpuDown", equal=_NODE),),
     ),
-    Fault("clock-skew", "KernelcastClockAhead", "Age of the data", PIPELINE),
+    Fault("clock-skew", "KernelcastClockAhead", "Data", PIPELINE),
     Fault(
         "node",
         "KernelcastExporterStale",
@@ -169,7 +169,7 @@ FAULTS: Final = (
     Fault(
         "kafka",
         "KernelcastKafkaUnreachable",
-        "Age of the data",
+        "Data",
         PIPELINE,
         seen_seconds=MINUTE,
         muting="KernelcastAllBridgesWithoutKafka",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from benchmarks.predictor.worlds.fleet_pages import Candidate, Row, pages, score
+from benchmarks.predictor.worlds.fleet_pages import Candidate, Row, pages, score, table
 from benchmarks.predictor.worlds.others_fleet import FLEET_WORLDS
 from benchmarks.predictor.worlds.series import WorldSeries
 
@@ -19,12 +21,12 @@ def row(gpu: str, *, faulty: bool) -> Row:
     return Row("gpu-node-0000", gpu, world, series)
 
 
-def scored(alerting: int, begin: int) -> dict[str, object]:
+def scored(alerting: int, begin: int) -> dict[str, Any]:
     """One of two GPUs is certain to reach its limit within the hour, from a block on until the breach is over."""
     rows = [row("GPU-a", faulty=True), row("GPU-b", faulty=False)]
     said = Candidate(alerting, beyond=False, level=0.9, limit=87.0, probability=0.99, seconds=(600.0, 1200.0, 1800.0))
     found = [[said] if begin <= block < BREACH + 20 else [] for block in range(BLOCKS + 1)]
-    return score(rows, pages(rows, found, watched=3000), gpus=2)
+    return score(rows, pages(rows, found, watched=3000), 2, found)
 
 
 def test_a_page_before_the_limit_finds_the_fault_and_its_lead_is_that_of_the_page() -> None:
@@ -32,6 +34,21 @@ def test_a_page_before_the_limit_finds_the_fault_and_its_lead_is_that_of_the_pag
     # Two more blocks pass while the page waits.
     assert (found["paged"], found["faults"], found["precision"]) == (1, 1, 1.0)
     assert found["lead_minutes"] == [36 * 5 - 10]
+
+
+def test_faults_are_counted_by_kind_with_the_lead_of_the_alert_beside_that_of_the_page() -> None:
+    found = scored(0, BREACH - 36)
+    assert found["by_fault"] == {
+        "fan_clogs": {
+            "faults": 1,
+            "alerted": 1,
+            "paged": 1,
+            "alert_lead_minutes": [36 * 5],
+            "lead_minutes": [36 * 5 - 10],
+        }
+    }
+    lines = table({"seeds": [{**found, "seed": 7}]}).splitlines()
+    assert lines[-1].split() == ["fan_clogs", "1", "1", "180", "1", "170"]
 
 
 def test_a_page_at_the_limit_is_a_miss() -> None:

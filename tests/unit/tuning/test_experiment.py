@@ -269,3 +269,62 @@ def test_an_undecided_experiment_says_how_many_more_launches_it_needs() -> None:
     verdict = run(0.05, lambda _step, random: exp(random.gauss(0, 0.6)), seed=1)
     assert verdict.decision is Decision.INCONCLUSIVE
     assert "it needs about" in verdict.reason
+
+
+def test_a_large_gain_is_kept_within_a_few_hundred_launches() -> None:
+    """With the long launches that were not seen charged at 6 times the usual one, 5 % need many, 30 % need few."""
+    launches = [run(0.3, steady, seed=seed) for seed in range(10)]
+    assert all(verdict.decision is Decision.KEPT for verdict in launches)
+    assert max(verdict.kept_launches + verdict.candidate_launches for verdict in launches) <= 450
+    small = [run(0.05, steady, seed=seed) for seed in range(5)]
+    assert max(verdict.kept_launches + verdict.candidate_launches for verdict in small) <= 1500
+    assert all(verdict.kept_launches < 0.8 * verdict.candidate_launches for verdict in small)
+
+
+def test_a_clock_that_is_throttled_from_time_to_time_hides_no_gain() -> None:
+    """A third of the time a launch takes 30 % longer; jumps within long slots looked as if the gain came late."""
+    decided = []
+    for seed in range(20):
+        offset = 37 * seed
+
+        def throttled(step: int, random: Random, offset: int = offset) -> float:
+            return exp(random.gauss(0, 0.02)) * (1.3 if (step + offset) // 150 % 3 == 0 else 1.0)
+
+        decided.append(run(0.05, throttled, seed=seed).decision)
+    assert decided.count(Decision.KEPT) >= 18
+
+
+def test_a_candidate_with_the_noise_of_two_speeds_is_not_dropped_after_three_blocks() -> None:
+    """One launch in five takes twice as long, with any value."""
+
+    def two_speeds(_step: int, random: Random) -> float:
+        return exp(random.gauss(0, 0.02)) * (2.0 if random.random() < 0.2 else 1.0)
+
+    assert [run(0.1, two_speeds, seed=seed).decision for seed in range(20)].count(Decision.ROLLED_BACK) <= 6
+
+
+def test_a_declared_worst_case_says_how_many_launches_a_gain_needs() -> None:
+    def launches(worst: float) -> int:
+        experiment, random = Experiment(seed=4, rules=Rules().declared(worst, None, None)), Random(4)
+        while (verdict := experiment.verdict()) is None:
+            arm = experiment.next_arm()
+            experiment.record(arm, steady(0, random) * (0.9 if arm is Arm.CANDIDATE else 1.0))
+        assert verdict.decision is Decision.KEPT
+        assert f"{worst:g} times" in verdict.reason
+        return verdict.candidate_launches
+
+    assert launches(2.0) < launches(6.0) < launches(12.0)
+
+
+def test_launches_that_a_program_declares_as_not_settled_drop_no_candidate() -> None:
+    """Three launches that compile take 20 times as long: without a declaration that is a candidate to be dropped."""
+    decided = {}
+    for settle in (None, 4):
+        experiment, random, seen = Experiment(seed=4, rules=Rules().declared(None, settle, None)), Random(4), 0
+        while (verdict := experiment.verdict()) is None:
+            arm = experiment.next_arm()
+            seen += arm is Arm.CANDIDATE
+            compiling = 20.0 if arm is Arm.CANDIDATE and seen <= 3 else 1.0
+            experiment.record(arm, compiling * steady(0, random) * (0.9 if arm is Arm.CANDIDATE else 1))
+        decided[settle] = verdict.decision
+    assert decided == {None: Decision.ROLLED_BACK, 4: Decision.KEPT}

@@ -283,7 +283,7 @@ NCCL_INSPECTOR_ERRORS: Final = Metric(
 SCRAPE_ERRORS: Final = Metric(
     "kernelcast_exporter_scrape_errors_total",
     Kind.COUNTER,
-    "Failed readings of pages of inference engines, or of the list of the node's pods.",
+    "Failed readings of pages of engines and other vendors' exporters, or of the list of the node's pods.",
     source=_DAEMON,
 )
 KERNEL_LOG_ERRORS: Final = Metric(

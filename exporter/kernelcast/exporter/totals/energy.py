@@ -15,7 +15,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.totals.apportionment import active_part, apportion
 from kernelcast.exporter.totals.emit import MICROJOULES_PER_JOULE
 from kernelcast.exporter.totals.series import ProgramSeries
-from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue import Metric, own_name
 from kernelcast.wire.catalogue.devices import device, energy, gpu
 from kernelcast.wire.identity import Labels, labels
 
@@ -199,15 +199,19 @@ def _readings(
             continue
         ran_ns = sample.time_ns if running_ns is None else running_ns
         _, reading = readings.setdefault(key, (index, EnergyReading(sample.time_ns, ran_ns)))
-        if sample.metric is device.TOTAL_ENERGY and isinstance(sample.value, int | float):
+        if not isinstance(sample.value, int | float):
+            continue
+        own = own_name(sample.metric.otlp_name)
+        if own == device.TOTAL_ENERGY.otlp_name:
             reading.energy_mj = int(sample.value)
-        elif sample.metric is device.POWER_USAGE and isinstance(sample.value, int | float):
+        elif own == device.POWER_USAGE.otlp_name:
             reading.power_w = float(sample.value)
     return readings, divided
 
 
 def _is_energy_or_power(metric: Metric) -> bool:
-    return metric is device.TOTAL_ENERGY or metric is device.POWER_USAGE
+    """Whether it is one of these rows, whichever name and help the counters table gives it."""
+    return own_name(metric.otlp_name) in {device.TOTAL_ENERGY.otlp_name, device.POWER_USAGE.otlp_name}
 
 
 def _place(attributes: Labels) -> tuple[GpuKey, str, bool]:

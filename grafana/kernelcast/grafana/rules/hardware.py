@@ -286,9 +286,13 @@ def _idle(profile: Profile) -> AlertRule:
     busiest = " or ".join(f"max_over_time({name}[{window}])" for name in names)
     # An owner that has left has samples in the window for as long as the alert waits.
     still = " or ".join(f"present_over_time({name}[{now}])" for name in names)
+    labelled = f"max by ({owner}) ({busiest}) < 1 and on ({owner}) ({still})"
+    # Where owners have series of their own, those of the GPU go on from one owner to the next.
+    idle = f"max by (Hostname, UUID) (max_over_time({promql.name(device.GPU_UTIL)}[{window}])) < 1"
+    joined = f"max by ({owner}) ({promql.name(gpu.OWNER)}) * on (Hostname, UUID) group_left () ({idle})"
     return AlertRule(
         name="KernelcastGpuIdleAllocated",
-        expr=f"max by ({owner}) ({busiest}) < 1 and on ({owner}) ({still})",
+        expr=f"{labelled} or {joined}",
         hold_seconds=int(hours * HOUR),
         severity=AlertSeverity.INFO,
         summary=f"{_GPU} is allocated to {{{{ $labels.namespace }}}}{{{{ $labels.hpc_job }}}} and idle",

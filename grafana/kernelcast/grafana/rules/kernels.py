@@ -1,7 +1,7 @@
 """Alerts about kernels: slower than usual, a rank that the others wait for."""
 
 from kernelcast.grafana.rules import standing
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile, lately
 from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, STATE_SECONDS
 
 
@@ -15,8 +15,8 @@ def _slower(profile: Profile) -> AlertRule:
     judged = '{kernel!="other", kernel_class!="collective"}'
     return AlertRule(
         name="KernelcastKernelSlower",
-        expr=f"{KERNEL_MEAN}{judged} / {KERNEL_BASELINE} > {limits.kernel_slower_ratio:g} and {KERNEL_SHARE} > "
-        f"{limits.kernel_share_ratio:g}",
+        expr=f"{KERNEL_MEAN}{judged} / {lately(KERNEL_BASELINE, profile)} > {limits.kernel_slower_ratio:g} "
+        f"and {KERNEL_SHARE} > {limits.kernel_share_ratio:g}",
         hold_seconds=15 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="Kernel {{ $labels.kernel }} of {{ $labels.program }} takes {{ $value | humanize }} times as long as "

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import node_exporter, promql
-from kernelcast.grafana.addresses import GPUS, NODE
+from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.model import (
     DAY,
     HOUR,
@@ -107,7 +107,7 @@ def _port_down(profile: Profile) -> AlertRule:
         action="Look at `ibstat` and the switch's end: cable, transceiver, switch port, subnet manager. If the port "
         "was unplugged on purpose, the alert ends within a day.",
         subject=("Hostname",),
-        dashboard=NODE,
+        dashboard=GPUS,
         source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: state",
     )
 
@@ -127,7 +127,7 @@ def _port_slower(profile: Profile) -> AlertRule:
         "collective waits for its slowest port.",
         action="Take the port down and up once; if it is still slow, clean or replace cable and transceiver.",
         subject=("Hostname",),
-        dashboard=NODE,
+        dashboard=GPUS,
         source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: rate",
     )
 
@@ -147,6 +147,6 @@ def _port_errors(profile: Profile) -> AlertRule:
         "the link may go down for a moment each time.",
         action="Compare with the port at the other end of the cable; clean, reseat or replace cable and transceiver.",
         subject=("Hostname",),
-        dashboard=NODE,
+        dashboard=GPUS,
         source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: counters",
     )

@@ -1,11 +1,12 @@
 """Service-level objectives of the pipeline itself, and alerts on the rate at which their error budgets are spent."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule
+from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule, lately
 from kernelcast.grafana.rules.model import duration as as_duration
 from kernelcast.wire.catalogue import bridge, exporter, runtime
 
@@ -19,6 +20,10 @@ _WINDOWS: Final = (
 
 Source: Google, The Site Reliability Workbook, chapter 5, multiwindow, multi-burn-rate alerts; its two
 slower rates are for a report, not for a person who is called."""
+
+_LENGTHS: Final = sorted({length for long, short, _, _ in _WINDOWS for length in (long, short)})
+_SLOW: Final = 6 * HOUR
+"""Window from which a share is recorded every five minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,16 @@ OBJECTIVES: Final = (
 
 
 def recordings(profile: Profile) -> tuple[RecordingRule, ...]:
-    """The share that missed each objective, over each window."""
-    lengths = sorted({length for long, short, _, _ in _WINDOWS for length in (long, short)})
+    """The share that missed each objective, over each window but the slow ones."""
+    return _recordings(profile, [length for length in _LENGTHS if length < _SLOW])
+
+
+def slow_recordings(profile: Profile) -> tuple[RecordingRule, ...]:
+    """The same over hours."""
+    return _recordings(profile, [length for length in _LENGTHS if length >= _SLOW])
+
+
+def _recordings(profile: Profile, lengths: Iterable[int]) -> tuple[RecordingRule, ...]:
     return tuple(
         RecordingRule(one.recording(length), one.missed.replace("WINDOW", profile.window(length)))
         for one in OBJECTIVES
@@ -95,21 +108,22 @@ def recordings(profile: Profile) -> tuple[RecordingRule, ...]:
     )
 
 
-def alerts(profile: Profile) -> tuple[AlertRule, ...]:  # noqa: ARG001  the same call for every group
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """An alert for each objective and rate."""
-    return tuple(_burns(one, severity) for one in OBJECTIVES for severity in _severities())
+    return tuple(_burns(profile, one, severity) for one in OBJECTIVES for severity in _severities())
 
 
 def _severities() -> tuple[AlertSeverity, ...]:
     return tuple(dict.fromkeys(severity for _, _, _, severity in _WINDOWS))
 
 
-def _burns(objective: Objective, severity: AlertSeverity) -> AlertRule:
+def _burns(profile: Profile, objective: Objective, severity: AlertSeverity) -> AlertRule:
     conditions = []
     for long, short, factor, urgency in _WINDOWS:
         if urgency is severity:
             limit = f"{factor * objective.budget:.6g}"
-            names = (objective.recording(long), objective.recording(short))
+            lasting = lately(objective.recording(long), profile) if long >= _SLOW else objective.recording(long)
+            names = (lasting, objective.recording(short))
             conditions.append("(" + " and ".join(f"{name} > {limit}" for name in names) + ")")
     suffix = "Fast" if severity is AlertSeverity.CRITICAL else ""
     return AlertRule(

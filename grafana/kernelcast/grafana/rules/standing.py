@@ -7,13 +7,23 @@ one in evaluation or checkpoint wait for a peer that is at work. The recordings 
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule, RuleGroup
+from kernelcast.grafana.rules.model import (
+    HOUR,
+    MINUTE,
+    AlertRule,
+    AlertSeverity,
+    Profile,
+    RecordingRule,
+    RuleGroup,
+    lately,
+)
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
 
 STILL: Final = "rank:kernelcast_program_standing_still_seconds:still"
 HOLDER: Final = "rank:kernelcast_program_standing_still_seconds:holder"
 BUSY_POWER: Final = "gpu:DCGM_FI_DEV_POWER_USAGE:busy"
+USUAL_POWER: Final = "gpu:DCGM_FI_DEV_POWER_USAGE:usual"
 JOB_OF: Final = "rank:kernelcast_program_standing_still_seconds:job"
 """1 for each rank that makes steps, with the job that it belongs to; none where two jobs of one name share its GPU."""
 
@@ -60,6 +70,11 @@ def recordings() -> tuple[RuleGroup, ...]:
         RecordingRule(BUSY_POWER, busy),
     )
     return (RuleGroup("kernelcast-standing", rules),)
+
+
+def usual_power(profile: Profile) -> RecordingRule:
+    """The power of a GPU while it is busy."""
+    return RecordingRule(USUAL_POWER, f"quantile_over_time(0.9, {BUSY_POWER}[{profile.window(6 * HOUR)}])")
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
@@ -166,7 +181,7 @@ def _slow(profile: Profile) -> AlertRule:
 def _nothing_ends(profile: Profile) -> AlertRule:
     window = profile.window(2 * MINUTE)
     util, power = promql.name(device.GPU_UTIL), promql.name(device.POWER_USAGE)
-    usual = f"quantile_over_time(0.9, {BUSY_POWER}[{profile.window(6 * HOUR)}])"
+    usual = lately(USUAL_POWER, profile)
     gpu = "Hostname, UUID"
     timed, measured = (
         f"sum by ({gpu}) (increase({promql.name(row)}[{window}]))"

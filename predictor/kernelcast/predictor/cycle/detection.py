@@ -239,6 +239,7 @@ class Detection:
             alarm_horizons_seconds=scaled(self.horizons_seconds),
             calibration=shipped(),
             scale=self._scale,
+            local_time=self._source.settings.local_time,
         )
 
     @property

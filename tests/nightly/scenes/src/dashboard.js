@@ -34,7 +34,7 @@ function vizPanel(panel, key) {
 // Every row is drawn open, one below the other, so that each panel is drawn. A repeated row is drawn for `repeats`.
 export function sceneOf(model, { from, to, chosen, repeats }) {
   const groups = [{ panels: [] }];
-  for (const panel of model.panels) {
+  for (const panel of model.panels.filter(({ type }) => type !== "text")) { // its panel is in no package
     if (panel.type === "row") groups.push({ row: panel, panels: [...(panel.panels ?? [])] });
     else groups.at(-1).panels.push(panel);
   }

@@ -92,10 +92,12 @@ def away(_path: str, _body: bytes, _headers: Mapping[str, str]) -> ForwardedAnsw
 
 
 @contextmanager
-def served(ask: Ask, kinds: tuple[str, ...], config: Path | None = None) -> Iterator[str]:
+def served(
+    ask: Ask, kinds: tuple[str, ...], config: Path | None = None, *, board: Mapping[str, Any] | None = None
+) -> Iterator[str]:
     settings = PagesSettings(prometheus_url="http://prometheus:9090")
     proxy = PrometheusProxy(settings, ask=ask)
-    site = PageSite(settings, (page_model(dashboard(kinds)),), prometheus=proxy)
+    site = PageSite(settings, (page_model(board or dashboard(kinds)),), prometheus=proxy)
     web = WebSettings(listen_address="127.0.0.1:0", config_file=config)
     with WebServer(web, title="bridge", metrics=CollectorRegistry(), routes=site.routes()) as server:
         yield server.url
@@ -118,6 +120,23 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One page with each type of panel, one that is unknown, and links of other kinds."""
     with served(prometheus, (*TYPES, "geomap")) as url:
         return drawn(url, tmp_path_factory.mktemp("browser"))
+
+
+def test_an_alert_leads_to_its_runbook_and_a_phone_shows_no_column_without_a_value(tmp_path: Path) -> None:
+    firing = {"metric": {"alertname": "KernelcastGpuDown", "kernel": "gemm", "rack": ""}, "value": [0, "1"]}
+
+    def ask(_path: str, _body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
+        answer = {"status": "success", "data": {"result": [firing]}}
+        return ForwardedAnswer(200, "application/json", "", json.dumps(answer).encode())
+
+    board = dashboard(("table",))
+    board["panels"][0]["fieldConfig"] = {"defaults": {}}
+    with served(ask, (), board=board) as url:
+        wide, phone = (drawn(url, tmp_path / width, f"--window-size={width},2400") for width in ("1400", "500"))
+    for text in (wide, phone):
+        assert re.search(r'<a href="/runbooks/KernelcastGpuDown"[^>]*>KernelcastGpuDown</a>', text)
+    headings = [re.findall(r'<th scope="col"[^>]*>(\w+)', text) for text in (wide, phone)]
+    assert headings == [["alertname", "kernel", "rack", "Value"], ["alertname", "kernel", "Value"]]
 
 
 def test_choices_of_one_value_are_in_the_order_of_their_names(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.attribution import SOURCES
 from kernelcast.exporter.attribution.cgroup import CgroupMembership, parse, sees_host_pids
 from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
+from kernelcast.exporter.attribution.pod_resources import Container
 from kernelcast.exporter.attribution.pods import agreed
 from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.settings import ExporterSettings
@@ -84,6 +85,21 @@ def test_a_pod_whose_name_is_not_known_has_no_labels_rather_than_wrong_ones(node
     assert node.labels(7) == {}
     node.log_of("train-0", "ml", "torch", ID)
     assert node.labels(7)["pod"] == "train-0", "and it is looked for again"
+
+
+def test_the_uid_of_a_pod_is_a_label_where_it_is_wanted(node: Node) -> None:
+    node.log_of("train-0", "ml", "torch", ID)
+    node.process(7, f"/kubepods/burstable/pod{UID}/{ID}")
+    known = {"pod": "train-0", "namespace": "ml", "container": "torch"}
+    assert node.labels(7) == known
+    node.attribution = Attribution(replace(node.settings, pod_uids=True), on_error=node.errors.append)
+    assert node.labels(7) == {**known, "pod_uid": UID}
+    container = Container("ml", "train-0", "torch")
+    assert node.attribution._labels_of_container(container) == {**known, "pod_uid": UID}, "of a GPU's series"
+    node.log_of("train-0", "ml", "torch", uid=STATIC)
+    node.attribution.refresh()
+    assert node.attribution._labels_of_container(container) == known, "made anew under its name: one of two"
+    assert node.labels(7) == {**known, "pod_uid": UID}, "a process has its own pod's"
 
 
 def test_outside_of_containers_the_user_and_the_slurm_job_are_known(node: Node) -> None:

@@ -172,7 +172,7 @@ def _engines(gpu: OutputSection) -> dict[str, Answer]:
             "GPU Current Temp", units=smi_output.TEMPERATURE
         ),
         f"nvmlDeviceGetTemperatureThreshold:{pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN}": slowdown,
-        **_field("MEMORY_TEMP", heat.number("Memory Current Temp", units=smi_output.TEMPERATURE)),
+        **memory_temperature(heat.number("Memory Current Temp", units=smi_output.TEMPERATURE)),
         "nvmlDeviceGetPowerUsage": drawn,
         "nvmlDeviceGetEnforcedPowerLimit": limit,
         "nvmlDeviceGetUtilizationRates": together(rates, dict),
@@ -304,6 +304,11 @@ def _errors(section: OutputSection, bits: str, kind: str) -> Answer:
     counts = {name: section.number(name) for name in lines}
     known = {name: count for name, count in counts.items() if not is_error(count)}
     return together(known or counts, lambda values: sum(values.values()))
+
+
+def memory_temperature(value: Answer) -> dict[str, Answer]:
+    """The answer of the field of the memory's temperature."""
+    return _field("MEMORY_TEMP", value)
 
 
 def _field(name: str, value: Answer) -> dict[str, Answer]:

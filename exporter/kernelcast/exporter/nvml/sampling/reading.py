@@ -118,6 +118,9 @@ class GpuReading:
         gi_id: MIG GPU instance; empty without MIG.
         gi_profile: Its profile, such as `1g.18gb`.
         mig_uuids: Of all its compute instances.
+        gi_placement: Numbers of the instance's profile and of its first memory slice, such as `20-5`; empty where NVML
+            does not tell this user.
+        gi_alone: Whether it is the GPU's only instance of that profile.
         values: OTLP name of a catalogue row to its value, in the row's unit.
         absent: OTLP name of a row that was asked for to the reason why it has no value.
         processes: Who uses it.
@@ -136,6 +139,8 @@ class GpuReading:
     gi_id: str = ""
     gi_profile: str = ""
     mig_uuids: tuple[str, ...] = ()
+    gi_placement: str = ""
+    gi_alone: bool = False
     values: Mapping[str, int | float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     processes: tuple[ProcessUse, ...] = ()

@@ -290,6 +290,8 @@ def _described(gpu: Gpu, **parts: Any) -> GpuReading:
         model_name=gpu.model_name,
         gi_id=gpu.gi_id,
         gi_profile=gpu.gi_profile,
+        gi_placement=gpu.gi_placement,
+        gi_alone=gpu.gi_alone,
         mig_uuids=gpu.mig_uuids,
         **parts,
     )
