@@ -32,7 +32,7 @@ from kernelcast.predictor.passage.season import Season, learn
 from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, Trend, estimate
 from kernelcast.predictor.passage.wear import Wear, at_usual_load, by_day
-from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
 """Size of changes of the load, in its unit (watts), that explain half as much as large ones: a ridge."""
