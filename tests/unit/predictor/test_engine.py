@@ -19,9 +19,9 @@ from kernelcast.predictor.series.attributes import SeriesAttributes
 from kernelcast.predictor.series.saved.reader import StateReader
 from kernelcast.predictor.series.subjects import DURATION, VARIANT
 from kernelcast.predictor.series.windows import Windows
-from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.settings import PredictorSettings, SeriesMatcher
 from kernelcast.predictor.tuning import tunables
-from kernelcast.wire.catalogue import BY_OTHER_NAME, kernel
+from kernelcast.wire.catalogue import BY_OTHER_NAME, inference, kernel
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.histogram import DurationTotals
@@ -97,6 +97,18 @@ def test_a_series_refused_at_the_limit_is_admitted_when_another_is_dropped(fast_
     assert target.expire() == 1
     feed(target, [temperature("1")])
     assert [subject.label("gpu") for subject, _ in target.windows.items()] == ["1"]
+
+
+def test_a_full_kv_cache_has_no_limit_as_engines_fill_it_by_design(fast_settings: PredictorSettings) -> None:
+    clock = Clock()
+    target = engine(fast_settings.model_copy(update={"publish": (SeriesMatcher(),)}), clock)
+    for _ in range(100):
+        clock.second += 1
+        feed(target, [Sample(inference.KV_CACHE, labels(Hostname="n1", engine="vllm"), clock(), 1.0)])
+    report = target.run_cycle()
+    (found,) = target.explain(inference.KV_CACHE.prometheus_name)
+    assert (found["decided"], found["alert"]) == ("no limit: forecast only", False)
+    assert not report.findings
 
 
 def test_a_gpu_that_was_silent_for_longer_than_its_series_are_kept_has_its_past_and_no_alert_of_then(
