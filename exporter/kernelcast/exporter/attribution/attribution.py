@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, Self
 
 from kernelcast.exporter.attribution.api_server import ApiServer
 from kernelcast.exporter.attribution.cgroup import PROC, CgroupMembership, membership, sees_host_pids
+from kernelcast.exporter.attribution.environment import JobEnvironment
 from kernelcast.exporter.attribution.gpu_ids import names_of
 from kernelcast.exporter.attribution.jobs import JobDirectory, Jobs
 from kernelcast.exporter.attribution.pod_labels import NO_PODS, PodLabelReader, PodLabels
@@ -167,6 +168,7 @@ class Attribution:
         self._pod_labels = Refreshed(POD_LABELS, self._pod_label_reader(), NO_PODS, pace=slowly, on_error=on_error)
         self._slices = Refreshed(RESOURCE_SLICES, self._slice_reader(), NO_DEVICES, pace=slowly, on_error=on_error)
         self._unknown_device = ""
+        self._environment = JobEnvironment(settings.proc)
         self._labels_missed: OrderedDict[Container, None] = OrderedDict()
         self._images_missed: OrderedDict[Container, None] = OrderedDict()
         self._jobs = Refreshed(
@@ -249,8 +251,11 @@ class Attribution:
             return NO_LABELS
         if member.pod_uid:
             return self._of_pod(gpu, member)
-        found = {"hpc_job": member.job or self._only_job(gpu), "container": member.container_id[:SHORT_ID]}
-        if not member.container_id:
+        job, container = member.job or self._only_job(gpu), member.container_id
+        if not job and not container:
+            job = self._environment.job_of(pid)
+        found = {"hpc_job": job, "container": container if "-" in container else container[:SHORT_ID]}
+        if not container:
             found["user"] = user_of(pid, self._users.value, self._settings.proc)
         return {name: value for name, value in found.items() if value}
 

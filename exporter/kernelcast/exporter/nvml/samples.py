@@ -5,6 +5,7 @@
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
@@ -17,11 +18,12 @@ from kernelcast.exporter.nvml.sampling.processes import OTHER, OTHER_PID
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid_names import xid_name
 from kernelcast.wire.catalogue import Kind, Metric
-from kernelcast.wire.catalogue.devices import dcgm_exporter, device, gpu, nvlink
+from kernelcast.wire.catalogue.devices import dcgm_exporter, device, gpu, health, nvlink
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import LIVE, Device, Labels, labels
 
 RATIO_PER_PERCENT: Final = 0.01
+HEALTH_ROWS: Final = MappingProxyType({row.otlp_name: row for row in health.ROWS})
 ALL_ROWS: Final = CounterTable(ROWS)
 StartOf = Callable[[GpuReading, str, float, int], int]
 """Start of a counter, given the GPU, the counter's name and labels, its value and the time."""
@@ -155,6 +157,8 @@ class _GpuSamples:
         yield from self._xids()
         yield from self._computed(rows)
         yield from self._links()
+        for one in self._gpu.health:
+            yield self._sample(HEALTH_ROWS[one.row], one.value, **one.labels)
 
     def absent(self, table: CounterTable) -> Iterator[Sample]:
         """Samples of absent rows, with their reasons."""
@@ -163,7 +167,12 @@ class _GpuSamples:
         for name, reason in self._gpu.absent.items():
             missing = [one for one in (name, computed.get(name)) if one and one not in hidden]
             for one in missing:
-                yield self._sample(gpu.FIELD_ABSENT, 1, field=rows.get(one, ROWS[one]).prometheus_name, reason=reason)
+                yield self._sample(
+                    gpu.FIELD_ABSENT,
+                    1,
+                    field=(rows.get(one) or ROWS.get(one) or HEALTH_ROWS[one]).prometheus_name,
+                    reason=reason,
+                )
 
     def of_a_process(self, use: ProcessUse, known: Mapping[str, str]) -> Iterator[Sample]:
         """Samples of a process's use; `known` are the process's own labels."""
