@@ -87,4 +87,7 @@ def test_a_simulation_without_kafka_ends_at_a_signal_and_counts_what_is_lost(num
     with running("simulate", tmp_path) as (server, port):
         eventually(lambda: WAITING in server.log.read_text())
         assert stopped(server, number) == 1
-    assert f"of them NOT acknowledged by Kafka at 127.0.0.1:{port}" in server.log.read_text()
+    log = server.log.read_text()
+    assert f"of them NOT acknowledged by Kafka at 127.0.0.1:{port}" in log
+    assert log.count('event="messages given up, because Kafka has not confirmed them"') == 1
+    assert "Purged" not in log
