@@ -65,6 +65,18 @@ def test_a_closed_port_is_one_sentence_with_its_remedy(name: str, tmp_path: Path
     assert 'remedy="start Kafka, or correct the port in kafka.bootstrap_servers"' in sentence
 
 
+@pytest.mark.parametrize("action", ["apply", "list"])
+def test_a_command_on_a_closed_port_writes_one_line_and_ends(action: str, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    command = ["topics", action, "--kafka.bootstrap-servers", f"127.0.0.1:{port}"]
+    server = ForkedServer("topics", command, tmp_path).start()
+    assert server.process is not None
+    assert server.process.wait(LONGEST_SECONDS) == 2
+    (line,) = server.log.read_text().splitlines()
+    assert line.startswith(f"kernelcast: reaching Kafka at 127.0.0.1:{port} failed: ")
+    assert line.endswith("Connection refused; start Kafka, or correct the port in kafka.bootstrap_servers")
+
+
 def test_the_line_of_librdkafka_is_there_for_who_asks_for_details(tmp_path: Path) -> None:
     with running("simulate", tmp_path, level="debug") as (server, _):
         eventually(lambda: 'level=debug logger=kafka event="FAIL [' in server.log.read_text())
@@ -75,4 +87,7 @@ def test_a_simulation_without_kafka_ends_at_a_signal_and_counts_what_is_lost(num
     with running("simulate", tmp_path) as (server, port):
         eventually(lambda: WAITING in server.log.read_text())
         assert stopped(server, number) == 1
-    assert f"of them NOT acknowledged by Kafka at 127.0.0.1:{port}" in server.log.read_text()
+    log = server.log.read_text()
+    assert f"of them NOT acknowledged by Kafka at 127.0.0.1:{port}" in log
+    assert log.count('event="messages given up, because Kafka has not confirmed them"') == 1
+    assert "Purged" not in log
