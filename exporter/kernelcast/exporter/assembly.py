@@ -18,7 +18,6 @@ from prometheus_client import CollectorRegistry
 from kernelcast.exporter import reloading
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.programs import ProgramUsers
-from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, DaemonParts
 from kernelcast.exporter.delivery.output import KafkaOutput, kafka_output
 from kernelcast.exporter.delivery.publish import SERVICE_NAME, SamplePublisher
@@ -27,6 +26,7 @@ from kernelcast.exporter.hints.inbox import HintInbox, HintReader, InboxByTopic
 from kernelcast.exporter.hints.orders import OrderInbox, StoppedFile
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
+from kernelcast.exporter.instruments import Instruments
 from kernelcast.exporter.kernel_log import kernel_log_source
 from kernelcast.exporter.nccl_inspector import nccl_inspector_source
 from kernelcast.exporter.nvml.control import ControlSocket
@@ -123,7 +123,7 @@ class DaemonAssembly:
     settings: ExporterSettings
     hostname: str
     registry: CollectorRegistry
-    counts: DaemonCounts
+    counts: Instruments
     stack: ExitStack
 
     @property
@@ -162,7 +162,7 @@ def assembled(
     manager = manager or ServiceManager()
     with ExitStack() as stack:
         assembly = DaemonAssembly(
-            settings, settings.hostname or platform.node(), registry, DaemonCounts(registry), stack
+            settings, settings.hostname or platform.node(), registry, Instruments(registry), stack
         )
         state, aggregator = _memory(settings, stack)
         node = _node_parts(assembly, state)
@@ -294,7 +294,7 @@ def _web_server(
     return assembly.stack.enter_context(web)
 
 
-def _gpus(nvml: NvmlSource | None, counts: DaemonCounts, writing: DeviceMetrics) -> list[Source]:
+def _gpus(nvml: NvmlSource | None, counts: Instruments, writing: DeviceMetrics) -> list[Source]:
     return [] if nvml is None else [KnownGpus(nvml, lambda: counts.device_metrics(off=writing.off))]
 
 

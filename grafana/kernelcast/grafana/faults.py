@@ -79,7 +79,6 @@ FAULTS: Final = (
         matcher='xid="79"',
         consequences=(
             Consequence("KernelcastGpuDown"),
-            Consequence("KernelcastGpuSilent"),
             Consequence("KernelcastGpuRowsUnreadable"),
         ),
     ),
@@ -96,10 +95,11 @@ FAULTS: Final = (
     ),
     Fault(
         "ecc-uncorrected",
-        "KernelcastGpuMemoryUncorrectable",
+        "KernelcastGpuXidHardware",
         "Uncorrectable memory errors",
+        matcher='xid=~"48|95"',
         consequences=(
-            Consequence("KernelcastGpuXidHardware", f'xid=~"{_MEMORY_XIDS}"'),
+            Consequence("KernelcastGpuMemoryUncorrectable"),
             Consequence("KernelcastGpuXid", f'xid=~"{_MEMORY_XIDS}"'),
             Consequence("KernelcastGpuRepairPending"),
         ),
@@ -128,8 +128,8 @@ FAULTS: Final = (
         consequences=(Consequence("KernelcastGpuSingleBitStorm"),),
     ),
     Fault("xid", "KernelcastGpuXidApplication", "XIDs"),
-    Fault("pcie-replays", "KernelcastGpuPcieReplays", "PCIe retries", seen_seconds=2 * MINUTE),
-    Fault("pcie-link", "KernelcastGpuPcieLinkNarrow", "PCIe lanes"),
+    Fault("pcie-replays", "KernelcastGpuPcieLinkDegraded", "PCIe retries", seen_seconds=2 * MINUTE),
+    Fault("pcie-link", "KernelcastGpuPcieLinkDegraded", "PCIe lanes"),
     Fault(
         "power-brake",
         "KernelcastGpuThrottling",
@@ -141,12 +141,12 @@ FAULTS: Final = (
         "KernelcastGpuThrottling",
         "Reduced clocks",
         seen_seconds=10 * MINUTE,
-        consequences=(Consequence("KernelcastGpuTimeLostToHeat"), Consequence("KernelcastKernelSlower")),
+        consequences=(Consequence("KernelcastKernelSlower"),),
     ),
     Fault("memory-leak", "KernelcastGpuMemoryNearlyFull", "GPU memory used", seen_seconds=10 * MINUTE),
     Fault("straggler", "KernelcastKernelSlower", "Mean duration against usual", KERNELS, 5 * MINUTE),
     Fault("kernel-slowdown", "KernelcastKernelSlower", "Mean duration against usual", KERNELS, 5 * MINUTE),
-    Fault("telemetry-lost", "KernelcastGpuSilent", "GPU utilisation", seen_seconds=5 * MINUTE),
+    Fault("telemetry-lost", "KernelcastGpuDown", "GPU utilisation", seen_seconds=5 * MINUTE),
     Fault(
         "nvml-hang",
         "KernelcastNvmlHung",

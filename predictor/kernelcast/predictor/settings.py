@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from kernelcast.predictor.access import HttpAccess
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.forecasting.deep.settings import DeepSettings
-from kernelcast.predictor.passage.local_time import LocalTime
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.prometheus import split_address
 from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
 from kernelcast.wire.errors import ConfigurationError

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic import ValidationError
 
-from kernelcast.predictor.passage.local_time import LocalTime
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.settings import PredictorSettings
 
 

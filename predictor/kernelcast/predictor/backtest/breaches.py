@@ -14,10 +14,10 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import SeriesBatch
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
-from kernelcast.predictor.passage.local_time import LocalTime
 from kernelcast.predictor.passage.run import (
     MIN_BLOCKS,
     WINDOW_BLOCKS,

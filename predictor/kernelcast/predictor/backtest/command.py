@@ -24,7 +24,7 @@ from kernelcast.predictor.backtest.recording import RangeOptions, read_range
 from kernelcast.predictor.backtest.run import BacktestOptions
 from kernelcast.predictor.backtest.table import CsvTable, read
 from kernelcast.predictor.forecasting.deep.pool import pooled_fits
-from kernelcast.predictor.passage.local_time import LocalTime
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.runtime.command import command
 from kernelcast.wire.catalogue import own_name
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Meaning

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.baseline import Baseline
 from kernelcast.predictor.passage.calibration import Calibrator
@@ -24,7 +25,6 @@ from kernelcast.predictor.passage.excursions import (
     jumps_often,
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
-from kernelcast.predictor.passage.local_time import LocalTime
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise
 from kernelcast.predictor.passage.peaks import daily_peaks
 from kernelcast.predictor.passage.refill import refilling
@@ -32,7 +32,7 @@ from kernelcast.predictor.passage.season import Season, learn
 from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, Trend, estimate
 from kernelcast.predictor.passage.wear import Wear, at_usual_load, by_day
-from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
 """Size of changes of the load, in its unit (watts), that explain half as much as large ones: a ridge."""

@@ -11,11 +11,11 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
-from kernelcast.predictor.passage.local_time import LocalTime
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, HOUR_BLOCKS, KEPT_HOURS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, POINTS
 

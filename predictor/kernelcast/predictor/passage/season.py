@@ -16,7 +16,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 
 _MOST_DAYS: Final = 0.75
 """Share of the days whose value lies below the upper end of the range, so that a fault of the last days is no habit."""

@@ -13,7 +13,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.noise import block_noise
 from kernelcast.predictor.passage.series import DAY_BLOCKS
-from kernelcast.predictor.screening.blocks import row_medians, theil_sen
+from kernelcast.predictor.robust import row_medians, theil_sen
 
 POINTS: Final = 24
 """Points of a line."""

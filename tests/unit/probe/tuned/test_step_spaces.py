@@ -207,7 +207,7 @@ def test_a_space_that_changes_results_is_not_tried_without_approval(training: Tr
     assert "no person approved it" in training.probe.outcomes[-1].reason
     training.hear("batch", "size=128", hint_id="approved", approved_by="ana")
     seen = set()
-    for _ in range(2000):
+    for _ in range(1000):
         training.step(0.1, items=batch.size)
         seen.add(batch.size)
     assert seen == {64, 128}
@@ -237,7 +237,7 @@ def test_a_hint_does_not_wait_for_the_end_of_a_search(training: Training) -> Non
     for _ in range(7):
         training.step(loader_seconds(feed))
     training.hear("block", "2")
-    for _ in range(2000):
+    for _ in range(1000):
         both = feed.workers != 0 and block.value == 2
         assert not both or training.probe.outcomes[-1].state is not OutcomeState.APPLIED
         training.step(loader_seconds(feed) * (1.0 if block.value == 1 else 0.9))
@@ -300,7 +300,7 @@ def test_an_approved_configuration_is_in_force_at_the_next_start_also_after_its_
     terms = SpaceTerms(per="step", changes_results=True)
     batch = training.probe.space("batch", SIZES, start={"size": 64}, terms=terms)
     training.hear("batch", "size=128", approved_by="ana")
-    for _ in range(2000):
+    for _ in range(1000):
         training.step(0.1, items=batch.size)
     assert batch.size == 128
     Journal(tmp_path, "train").end("batch", "size=128", Decision.KEPT, reason="checked again")

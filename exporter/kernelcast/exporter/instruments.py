@@ -26,7 +26,7 @@ NVML_CALLS: Final = (*CALL_NAMES, *labels.CALL_NAMES, *health.CALL_NAMES, PEER_C
 """All label values under which errors of NVML are counted."""
 
 
-class DaemonCounts:
+class Instruments:
     """The collectors; every known label value starts at 0.
 
     Any thread may call the methods that count one event; the daemon's thread calls the others, once an interval.
