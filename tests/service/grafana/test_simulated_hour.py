@@ -32,8 +32,6 @@ VARIABLES = {
     "__interval": "1m",
     "__range": "1h",
 }
-WITHOUT_OWNERS = {"Owners of programs"}
-"""Panels about owners, which `exporter.attribution: off` leaves out."""
 SERVICES = frozenset({"up", "ALERTS", "kernelcast_producer_up"})
 _WORD = re.compile(r"[A-Za-z_]\w+")
 
@@ -99,7 +97,7 @@ def of_nodes(expr: str) -> bool:
     return bool(rows) and all(row.otlp_name and row.source != "predictor" for row in rows)
 
 
-def test_every_panel_about_nodes_answers_but_those_declared(prometheus: PrometheusServer, form: str) -> None:
+def test_every_panel_about_nodes_answers_but_those_declared(prometheus: PrometheusServer) -> None:
     empty, asked = set(), set()
     for panel in panels():
         queries = [substituted(target["expr"]) for target in panel["targets"] if of_nodes(target["expr"])]
@@ -108,7 +106,7 @@ def test_every_panel_about_nodes_answers_but_those_declared(prometheus: Promethe
             if not any(shown(prometheus, query) for query in queries):
                 empty.add(panel["title"])
     assert len(asked) > 80
-    assert empty == set(UNANSWERED) | (WITHOUT_OWNERS if form == OFF else set())
+    assert empty == set(UNANSWERED)
     assert len(UNANSWERED) <= MAX_UNANSWERED
 
 

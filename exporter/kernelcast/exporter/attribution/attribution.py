@@ -14,7 +14,8 @@ from typing import Any, Final, Protocol, Self
 
 from kernelcast.exporter.attribution.api_server import ApiServer
 from kernelcast.exporter.attribution.cgroup import PROC, CgroupMembership, membership, sees_host_pids
-from kernelcast.exporter.attribution.environment import JobEnvironment
+from kernelcast.exporter.attribution.environment import NO_JOBS as NO_ENVIRONMENTS
+from kernelcast.exporter.attribution.environment import JobEnvironments
 from kernelcast.exporter.attribution.gpu_ids import names_of
 from kernelcast.exporter.attribution.jobs import JobDirectory, Jobs
 from kernelcast.exporter.attribution.pod_labels import NO_PODS, PodLabelReader, PodLabels
@@ -33,7 +34,8 @@ JOBS: Final = "jobs"
 USERS: Final = "users"
 POD_LABELS: Final = "pod_labels"
 RESOURCE_SLICES: Final = "resource_slices"
-SOURCES: Final = (KUBELET, POD_NAMES, JOBS, USERS, POD_LABELS, RESOURCE_SLICES)
+ENVIRONMENTS: Final = "environments"
+SOURCES: Final = (KUBELET, POD_NAMES, JOBS, USERS, POD_LABELS, RESOURCE_SLICES, ENVIRONMENTS)
 """Values of the label `source` of attribution's own metrics."""
 
 LABELS, INFO, OFF = FORMS = ("labels", "info", "off")
@@ -168,7 +170,10 @@ class Attribution:
         self._pod_labels = Refreshed(POD_LABELS, self._pod_label_reader(), NO_PODS, pace=slowly, on_error=on_error)
         self._slices = Refreshed(RESOURCE_SLICES, self._slice_reader(), NO_DEVICES, pace=slowly, on_error=on_error)
         self._unknown_device = ""
-        self._environment = JobEnvironment(settings.proc)
+        self._environments = JobEnvironments(settings.proc)
+        self._job_environments = Refreshed(
+            ENVIRONMENTS, lambda: self._environments.read() or None, NO_ENVIRONMENTS, pace=often, on_error=on_error
+        )
         self._labels_missed: OrderedDict[Container, None] = OrderedDict()
         self._images_missed: OrderedDict[Container, None] = OrderedDict()
         self._jobs = Refreshed(
@@ -178,7 +183,7 @@ class Attribution:
     @property
     def refreshed(self) -> Sequence[Refreshed[Any]]:
         """Everything that is kept up to date."""
-        sources: list[Refreshed[Any]] = [self._users]
+        sources: list[Refreshed[Any]] = [self._users, self._job_environments]
         if self._settings.kubernetes != "off":
             if self._settings.api_server is not None:
                 sources += [self._slices] if self._settings.slices else []
@@ -253,11 +258,17 @@ class Attribution:
             return self._of_pod(gpu, member)
         job, container = member.job or self._only_job(gpu), member.container_id
         if not job and not container:
-            job = self._environment.job_of(pid)
+            job = self._job_by_environment(pid)
         found = {"hpc_job": job, "container": container if "-" in container else container[:SHORT_ID]}
         if not container:
             found["user"] = user_of(pid, self._users.value, self._settings.proc)
         return {name: value for name, value in found.items() if value}
+
+    def _job_by_environment(self, pid: int) -> str:
+        job = self._environments.job_of(pid, self._job_environments.value)
+        if job is None:
+            self._job_environments.soon()
+        return job or ""
 
     def image_of_pid(self, pid: int) -> str:
         """The image of the container in which a process runs; empty where it is not known, or not yet.

@@ -11,7 +11,7 @@ Both versions of cgroups, and what kubelet, containerd, CRI-O, Docker, Podman an
 * `/lsf/<cluster>/job.42.<pid>.<time>` (LSF), `…/imp-shell-0-<id>.service` (Flux with `sdexec`)
 * `/ecs/<task>/<id>` (Amazon ECS), with `<task>-<number>` in place of the id on Fargate
 
-HTCondor's cgroups have the slot alone, no job.
+HTCondor's cgroups have the slot alone, no job (`environment.py`).
 
 Format: cgroups(7); one line for each hierarchy, `number:controllers:path`, v2 is number 0.
 """

@@ -14,7 +14,7 @@ from kernelcast.exporter.attribution import Attribution
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.attribution import SOURCES
 from kernelcast.exporter.attribution.cgroup import CgroupMembership, parse, sees_host_pids
-from kernelcast.exporter.attribution.environment import JobEnvironment, job_in
+from kernelcast.exporter.attribution.environment import JobEnvironments, job_in
 from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
 from kernelcast.exporter.attribution.pod_resources import Container
 from kernelcast.exporter.attribution.pods import agreed
@@ -160,6 +160,7 @@ def test_the_environment_has_the_job_where_the_cgroup_has_none(variables: dict[s
     node.process(7, "/system.slice/lsfd.service")
     content = "\0".join(("PATH=/bin", "broken", *(f"{name}={value}" for name, value in variables.items()), ""))
     (node.root / "proc" / "7" / "environ").write_text(content)
+    assert node.labels(7) == {"user": "someone"}, "it is read on another thread"
     assert node.labels(7) == ({"hpc_job": job, "user": "someone"} if job else {"user": "someone"})
 
 
@@ -169,21 +170,58 @@ def test_an_environment_is_read_once_for_each_process_and_one_that_may_not_be_re
     directory = tmp_path / "7"
     directory.mkdir()
     (directory / "environ").write_text("PBS_JOBID=1.server\0")
-    reader = JobEnvironment(tmp_path)
-    assert reader.job_of(7) == "1"
+    reader = JobEnvironments(tmp_path)
+    assert reader.job_of(7, reader.read()) is None, "not known yet"
+    assert reader.job_of(7, reader.read()) == "1"
     (directory / "environ").write_text("PBS_JOBID=2.server\0")
     os.utime(directory, ns=(1, 1))
-    assert reader.job_of(7) == "2", "another process has the pid"
+    assert reader.job_of(7, reader.read()) is None, "another process has the pid"
+    assert reader.job_of(7, reader.read()) == "2"
     (directory / "environ").write_text("PBS_JOBID=3.server\0")
     os.utime(directory, ns=(1, 1))
-    assert reader.job_of(7) == "2", "the same process"
+    assert reader.job_of(7, reader.read()) == "2", "the same process"
     (tmp_path / "8").mkdir()
-    assert reader.job_of(8) == ""
-    assert reader.job_of(9) == "", "it has ended"
+    reader.job_of(8, {})
+    assert reader.job_of(8, reader.read()) == ""
+    assert reader.job_of(9, reader.read()) == "", "it has ended"
+
+
+def test_htcondors_job_is_in_the_file_that_the_environment_names(node: Node) -> None:
+    node.process(7, "/htcondor/condor_var_lib_condor_execute_slot1")
+    process = node.root / "proc" / "7"
+    (process / "root" / "scratch").mkdir(parents=True)
+    (process / "environ").write_text("_CONDOR_SLOT=slot1\0_CONDOR_JOB_AD=/scratch/.job.ad\0")
+    ad = process / "root" / "scratch" / ".job.ad"
+    ad.write_text('Cmd = "train.sh"\nClusterId = 4711\nProcId = 3\nOwner = "someone"\n')
+    node.labels(7)
+    assert node.labels(7) == {"hpc_job": "4711.3", "user": "someone"}
+
+
+@pytest.mark.parametrize("kind", ["absent", "pipe", "link", "directory", "relative", "one number"])
+def test_a_file_of_htcondor_that_is_none_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    root = tmp_path / "7" / "root"
+    root.mkdir(parents=True)
+    (root / "whole").write_text("ClusterId = 1\nProcId = 0\n")
+    path = root / "ad"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(root / "whole")
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "one number":
+        path.write_text("ClusterId = 1\n")
+    name = "whole" if kind == "relative" else "/ad"
+    (tmp_path / "7" / "environ").write_text(f"_CONDOR_JOB_AD={name}\0")
+    reader = JobEnvironments(tmp_path)
+    reader.job_of(7, {})
+    assert reader.job_of(7, reader.read()) == ""
 
 
 def test_the_environment_of_a_process_of_this_user_is_readable() -> None:
-    assert JobEnvironment().job_of(os.getpid()) == job_in(os.environ)
+    reader = JobEnvironments()
+    reader.job_of(os.getpid(), {})
+    assert reader.job_of(os.getpid(), reader.read()) == job_in(os.environ)
 
 
 def test_a_user_whom_the_node_does_not_list_is_shown_by_number(node: Node) -> None:

@@ -89,7 +89,7 @@ def test_the_form_changes_with_the_settings_and_off_asks_nobody(tmp_path: Path) 
         made.refresh()
         assert (made.labels_for(GPU_0), made.owners_of(GPU_0)) == (labels, owners)
         assert bool(made.labels_of_pid(GPU_0, os.getpid())) is (form == "info"), "the user of a process"
-    assert [source.source for source in made._now.refreshed] == ["users"]
+    assert [source.source for source in made._now.refreshed] == ["users", "environments"]
     made.__exit__()
 
 
