@@ -8,11 +8,6 @@ KERNELS: Final = "kernelcast-kernels"
 SERVING: Final = "kernelcast-serving"
 PIPELINE: Final = "kernelcast-pipeline"
 
-NODE: Final = GPUS
-FORECASTS: Final = GPUS
-HINTS: Final = KERNELS
-"""Where nodes, forecasts and hints of alerts are shown."""
-
 
 def runbook(runbooks_url: str, alert: str) -> str:
     """The address of an alert's runbook.

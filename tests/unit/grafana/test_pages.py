@@ -19,7 +19,7 @@ from kernelcast.wire.catalogue.devices import energy
 BOARDS = boards()
 PAGES = ("overview", "kernels", "gpus", "serving", "pipeline")
 MAX_PANELS = 14
-MOST_PANELS, MOST_QUERIES = 170, 430
+MOST_PANELS, MOST_QUERIES = 165, 440
 """Of all pages together: nobody reads more. A new panel answers a question that its page names."""
 SCREEN_HEIGHT = 22
 EVENTS = {"Alerts", "XIDs", "Restarts", "Deploys", "Hints kept", "Hints rolled back"}
@@ -428,6 +428,9 @@ def test_words_for_an_empty_answer_name_the_time_range_where_the_answer_is_of_it
             (words,) = re.findall(r'"calm", "([^"]+)", "", ""\)', exprs)
             of_state = panel["title"] == "Worst first"
             assert of_state or "in this time range" in words, panel["title"]
+        if panel["type"] == "stat" and "$__range" in exprs:
+            mapped = [one["options"] for one in panel["fieldConfig"]["defaults"]["mappings"]]
+            assert all("range" in one["-1"]["text"] for one in mapped if "-1" in one), panel["title"]
 
 
 def test_the_names_of_firing_alerts_lead_to_their_runbooks() -> None:

@@ -1,6 +1,7 @@
 """Metrics of the exporter itself, on its `/metrics`; they do not travel through Kafka.
 
-The exporter makes counters and gauges from these rows (`exporter/counts.py` and others). Panels and rules name them.
+The exporter makes counters and gauges from these rows (`exporter/instruments.py` and others). Panels and rules name
+them.
 """
 
 from typing import Final

@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
@@ -18,11 +19,12 @@ from kernelcast.exporter.nvml.sampling.processes import OTHER, OTHER_PID
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid_names import xid_name
 from kernelcast.wire.catalogue import Kind, Metric
-from kernelcast.wire.catalogue.devices import dcgm_exporter, device, gpu, nvlink
+from kernelcast.wire.catalogue.devices import dcgm_exporter, device, gpu, health, nvlink
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
-from kernelcast.wire.identity import LIVE, Device, Labels
+from kernelcast.wire.identity import LIVE, Device, Labels, labels
 
 RATIO_PER_PERCENT: Final = 0.01
+HEALTH_ROWS: Final = MappingProxyType({row.otlp_name: row for row in health.ROWS})
 ALL_ROWS: Final = CounterTable(ROWS)
 MAX_JOINED: Final = 4_096
 """Label sets of one GPU that are kept; its processes come and go."""
@@ -37,6 +39,10 @@ class Users(Protocol):
         """Return the label sets of a GPU, at least one: each of its series is written once with each set."""
         ...
 
+    def owners_of(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
+        """Return the label sets of a GPU's owners that stand on series of their own."""
+        ...
+
     def process_labels(self, gpu: GpuReading, pid: int) -> Mapping[str, str]:
         """Labels of a process on a GPU."""
         ...
@@ -48,6 +54,10 @@ class NoAttribution:
     def labels_for(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
         """One empty set."""
         return ({},)
+
+    def owners_of(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
+        """None."""
+        return ()
 
     def process_labels(self, _gpu: GpuReading, _pid: int) -> Mapping[str, str]:
         """None."""
@@ -99,6 +109,9 @@ def to_samples(
         own = (*device_of(one, hostname).device_labels(source), *more)
         for used_by in users.labels_for(one):
             samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu(table))
+        joined = labels(**device_of(one, hostname).join_labels(source))
+        owners = (tuple(sorted((*joined, *owner.items()))) for owner in users.owners_of(one))
+        samples.extend(Sample(gpu.OWNER, owner, node.time_ns, 1) for owner in owners)
         plain = _GpuSamples(one, own, node.time_ns, start_of)
         samples.extend(plain.absent(table))
         # By pid: in an order that values change, no interval would have the series of the last one.
@@ -154,6 +167,8 @@ class _GpuSamples:
         yield from self._xids()
         yield from self._computed(rows)
         yield from self._links()
+        for one in self._gpu.health:
+            yield self._sample(HEALTH_ROWS[one.row], one.value, **one.labels)
 
     def absent(self, table: CounterTable) -> Iterator[Sample]:
         """Samples of absent rows, with their reasons."""
@@ -162,7 +177,12 @@ class _GpuSamples:
         for name, reason in self._gpu.absent.items():
             missing = [one for one in (name, computed.get(name)) if one and one not in hidden]
             for one in missing:
-                yield self._sample(gpu.FIELD_ABSENT, 1, field=rows.get(one, ROWS[one]).prometheus_name, reason=reason)
+                yield self._sample(
+                    gpu.FIELD_ABSENT,
+                    1,
+                    field=(rows.get(one) or ROWS.get(one) or HEALTH_ROWS[one]).prometheus_name,
+                    reason=reason,
+                )
 
     def of_a_process(self, use: ProcessUse, known: Mapping[str, str]) -> Iterator[Sample]:
         """Samples of a process's use; `known` are the process's own labels."""

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import liveness
-from kernelcast.grafana.model.panels import Axis, Json, PanelText, Placed, States, ThresholdSteps, mapping, stat
+from kernelcast.grafana.model.panels import Axis, PanelText, Placed, named, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, kernel
 from kernelcast.wire.catalogue.devices import gpu
@@ -16,6 +16,8 @@ _LOOK_BACK: Final = "[1h:1m]"
 _GPU: Final = "Hostname, gpu, UUID"
 _ALL: Final = ("program", "rank")
 """Labels that are not narrowed: pages about hardware have no such variables."""
+_SIZES: Final = {"titleSize": 12, "valueSize": 16}
+"""Pixels: Grafana would write figures in so low a panel in letters of 4 pixels."""
 _SILENT: Final = "silent producers"
 _RULES: Final = "alerts"
 
@@ -41,21 +43,13 @@ def panel(*, width: int, height: int) -> Placed:
     ]
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"),))
     placed = stat(text, queries, axis, named=True, width=width, height=height)
+    placed.panel.options["text"] = dict(_SIZES)
     placed.panel.field_config["overrides"] = [
-        _named("newest sample", ((None, "text"), (_LATE_SECONDS, "orange"), (_OLD_SECONDS, "red")), unit="s"),
-        _named(_SILENT, ((None, "text"), (1, "red"))),
-        _named(_RULES, ((None, "orange"),), words={"0": ("no rules", "orange")}),
+        named("newest sample", ((None, "text"), (_LATE_SECONDS, "orange"), (_OLD_SECONDS, "red")), unit="s"),
+        named(_SILENT, ((None, "text"), (1, "red"))),
+        named(_RULES, ((None, "orange"),), words={"0": ("no rules", "orange")}),
     ]
     return placed
-
-
-def _named(name: str, steps: ThresholdSteps, *, unit: str = "", words: States | None = None) -> Json:
-    """Unit, colours and words of one of the figures."""
-    levels = [{"color": color, "value": value} for value, color in steps]
-    properties: list[Json] = [{"id": "thresholds", "value": {"mode": "absolute", "steps": levels}}]
-    properties += [{"id": "unit", "value": unit}] if unit else []
-    properties += [{"id": "mappings", "value": [mapping(words)]}] if words else []
-    return {"matcher": {"id": "byName", "options": name}, "properties": properties}
 
 
 def _age() -> str:

@@ -8,7 +8,17 @@ from kernelcast.grafana.dashboards.frame import ALERT_SUBJECT, OWN_ALERTS
 from kernelcast.grafana.dashboards.hardware import accelerators, trouble
 from kernelcast.grafana.dashboards.hardware.devices import held_back
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, grey, stat, time_series
+from kernelcast.grafana.model.panels import (
+    Axis,
+    EmptyText,
+    LineStyle,
+    PanelText,
+    Placed,
+    grey,
+    named,
+    stat,
+    time_series,
+)
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.rules import hours
@@ -37,8 +47,13 @@ def answering(*, width: int = 4, height: int = 3) -> Placed:
         runbooks=("KernelcastGpuDown",),
     )
     up = trouble.each(gpu.GPU_UP)
-    queries = [Query(f"count({up} > 0)", "answer"), Query(f"count({up} == 0) or 0 * count({up})", "silent")]
-    return stat(text, queries, Axis("short", low=0, decimals=0), named=True, width=width, height=height)
+    queries = [
+        Query(f"count({up} > 0) or 0 * count({up})", "answer"),
+        Query(f"count({up} == 0) or 0 * count({up})", "silent"),
+    ]
+    placed = stat(text, queries, Axis("short", low=0, decimals=0), named=True, width=width, height=height)
+    placed.panel.field_config["overrides"] = [named("silent", ((None, "text"), (1, "red")))]
+    return placed
 
 
 def idle(*, width: int = 4, height: int = 3) -> Placed:

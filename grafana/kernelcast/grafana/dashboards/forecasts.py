@@ -76,7 +76,7 @@ HARDWARE: Final = Subject(
 _FLEET: Final = Subject("Hostname, gpu, program, kernel", (), "", GPUS, ("program", "rank", "kernel"))
 PROGRAM: Final = Subject(
     "Hostname, gpu, program, kernel",
-    ('Hostname=~"$hostname|"', 'gpu=~"$gpu|"', 'program=~"$program"', 'kernel=~"$kernel|"'),
+    ('Hostname=~"$hostname|"', 'gpu=~"$gpu|"', 'program=~"$program"', 'kernel=~"$kernel|"', 'program!=""'),
     "{{program}} {{kernel}} {{Hostname}} GPU {{gpu}}",
     KERNELS,
 )
@@ -160,6 +160,7 @@ def _band(subject: Subject) -> Placed:
         Query(_issued_before(subject, "upper"), "upper bound"),
         Query(_limit(subject), f"{_NAME} limit"),
         liveness.LEARNING_IN_A_GRAPH,
+        liveness.nothing(_NONE, (_forecast(subject, "mean"), liveness.LEARNING.proof)),
     ]
     style = LineStyle(overrides=(*words.units("( .*)?"), *_filled(), limits("limit")))
     return time_series(text, queries, Axis("none"), style, width=24, height=8)
@@ -258,19 +259,19 @@ def _findings() -> Placed:
         text,
         list(map(column, (since, value, limit, f"1000 * min by ({labels}) ({reached})"))),
         (
-            Column("urgency", "Urgency", width=70),
-            Column("state", "State", width=80),
-            Column("cause", "Cause", width=120),
-            Column("rack", "Rack", width=60),
             Column("Hostname", "Node", width=110),
             Column("gpu", "GPU", width=50),
-            Column("program", "Program", width=110),
-            Column("kernel", "Kernel"),
             Column("metric", "Metric", width=150, words=words.METRICS),
+            Column("state", "State", width=80),
+            Column("cause", "Cause", width=120),
             Column("Value #A", "Since", crossing.FROM_NOW, width=110),
             Column("Value #B", "Value", "short", width=80),
             Column("Value #C", "Limit", "short", width=80),
             Column("Value #D", "Reached", crossing.FROM_NOW, width=110),
+            Column("program", "Program", width=110),
+            Column("kernel", "Kernel"),
+            Column("urgency", "Urgency", width=70),
+            Column("rack", "Rack", width=60),
         ),
         sort="Since",
         height=6,

@@ -27,7 +27,7 @@ def steps() -> Placed:
     text = PanelText(
         "Steps a second",
         "Steps that programs end with kernelcast.probe.step(), of the three programs with the most.",
-        if_empty=EmptyText("no program reports its steps", liveness.PROGRAMS),
+        if_empty=EmptyText("none reported", liveness.PROGRAMS),
     )
     return _rate_of_programs(text, kernel.STEPS)
 
@@ -37,7 +37,7 @@ def items() -> Placed:
     text = PanelText(
         "Items a second",
         "Units of work, such as samples or tokens, that programs give with step(items=), of the three with the most.",
-        if_empty=EmptyText("no program reports its items", liveness.PROGRAMS),
+        if_empty=EmptyText("none reported", liveness.PROGRAMS),
     )
     return _rate_of_programs(text, kernel.ITEMS)
 
@@ -54,7 +54,7 @@ def peak() -> Placed:
         "Operations of the program's steps over the dense bf16 peak of its GPUs (MFU), of the three programs that use "
         "most; from step(flops=). Its GPUs do more: what the program does not count is not in it. Needs the recording "
         "rules.",
-        if_empty=EmptyText("no program gives its operations", liveness.PROGRAMS),
+        if_empty=EmptyText("not given", liveness.PROGRAMS),
     )
     query = Query(f'topk(3, max by (program) ({UTILIZATION}{{precision="bf16", program=~"$program"}}))', "{{program}}")
     return stat(text, [query], Axis("percentunit", low=0), named=True, width=6, height=3)

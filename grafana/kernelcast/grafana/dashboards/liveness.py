@@ -38,13 +38,16 @@ BRIDGES: Final = promql.series(bridge.LINES)
 def nothing(words: str, exprs: Iterable[str], proof: str = GPUS) -> Query:
     """A line at 0 with these words, while something is measured and none of a graph's queries has an answer.
 
+    Not at the beginning, when rates have no answer yet.
+
     Args:
         words: Such as "no TPU reports".
         exprs: The queries of the graph.
-        proof: PromQL that has a result only while something is measured.
+        proof: A selector that has a result only while something is measured.
     """
     any_row = " or ".join(f"({expr})" for expr in exprs)
-    return Query(f"0 * group({proof}) unless on () ({any_row})", words)
+    began = f"and on () group({proof} offset $__rate_interval)"
+    return Query(f"0 * group({proof}) {began} unless on () ({any_row})", words)
 
 
 def row(metric: Metric) -> str:

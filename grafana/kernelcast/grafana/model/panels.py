@@ -163,6 +163,15 @@ def limits(ending: str) -> Json:
     }
 
 
+def named(name: str, steps: ThresholdSteps, *, unit: str = "", words: States | None = None) -> Json:
+    """An override with the colours, unit and words of one of several figures."""
+    levels = [{"color": color, "value": value} for value, color in steps]
+    properties: list[Json] = [{"id": "thresholds", "value": {"mode": "absolute", "steps": levels}}]
+    properties += [{"id": "unit", "value": unit}] if unit else []
+    properties += [{"id": "mappings", "value": [mapping(words)]}] if words else []
+    return {"matcher": {"id": "byName", "options": name}, "properties": properties}
+
+
 def grey(name: str) -> Json:
     """An override that draws the series of this name in grey; it is the remainder of the others."""
     return {

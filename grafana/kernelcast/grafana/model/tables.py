@@ -36,7 +36,7 @@ class Column:
         bar: Whether a share draws as a bar.
         width: Pixels; 0 takes an equal part of the remaining width.
         least: Pixels below which such a part does not fall; 0 for Grafana's own 150.
-        alarm: The value from which a bar is red.
+        alarm: The value from which a bar is red, or else the number.
         words: Words and colours of its values.
         prefix: Beginning that all its values have, and that is not shown.
         link: Page about the value.
@@ -77,8 +77,7 @@ class Column:
                 {"id": "max", "value": 1},
             ]
         if self.alarm is not None:
-            steps = [{"color": "green", "value": None}, {"color": "red", "value": self.alarm}]
-            properties.append({"id": "thresholds", "value": {"mode": "absolute", "steps": steps}})
+            properties += self._thresholds(self.alarm)
         mappings = [mapping(self.words)] if self.words else []
         if self.prefix:
             cut = {"pattern": f"{self.prefix}(.+)", "result": {"index": len(self.words), "text": "$1"}}
@@ -97,6 +96,11 @@ class Column:
             if value
         ]
         return {"matcher": {"id": "byName", "options": self.heading}, "properties": properties}
+
+    def _thresholds(self, alarm: float) -> list[Json]:
+        steps = [{"color": "green" if self.bar else "text", "value": None}, {"color": "red", "value": alarm}]
+        colored = [] if self.bar else [{"id": "custom.cellOptions", "value": {"type": "color-text"}}]
+        return [{"id": "thresholds", "value": {"mode": "absolute", "steps": steps}}, *colored]
 
 
 def table(

@@ -19,6 +19,7 @@ SECOND: Final = 1_000_000_000
 START: Final = 1_760_000_000 * SECOND
 
 NOT_SIMULATED: Final[dict[str, str]] = {
+    gpu.OWNER.prometheus_name: "the labels of simulated GPUs have their owners",
     gpu.GPU_DETACHED.prometheus_name: "no simulated GPU is taken away on purpose",
     **{row.prometheus_name: "a node with GPUs has no TPU" for row in tpu.ROWS},
     **{row.prometheus_name: f"an H100 does not report it: {reason}" for row, reason in ABSENT.items()},

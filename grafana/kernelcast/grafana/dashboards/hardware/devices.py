@@ -249,7 +249,7 @@ def held_back(by: str, free: Collection[str] = ()) -> str:
     return f"floor({mask} / 8) % 2 + floor({mask} / 32) % 8 > 0"
 
 
-def throttling(*, height: int = 6) -> Placed:
+def throttling(*, height: int = 5) -> Placed:
     """Reasons for reduced clocks over time."""
     text = PanelText(
         "Reduced clocks",

@@ -24,6 +24,7 @@ from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.xids import XidSubject
 
 _XID: Final = "Hostname, gpu, xid, err_msg"
+_NONE_IN_RANGE: Final = "none in this range"
 _ANY_GPU: Final = promql.series(gpu.GPU_UP, free=("gpu",))
 _LOG_IS_READ: Final = f"group({liveness.row(exporter.KERNEL_LOG_ERRORS)}) and on () group({_ANY_GPU})"
 """An exporter reads the log, and what it publishes arrives."""
@@ -43,7 +44,7 @@ def xids_in_range() -> Placed:
     text = PanelText(
         "XID errors",
         "XID errors of the GPUs chosen in this time range; many are a program's fault, see the table of errors.",
-        EmptyText("none", liveness.GPUS),
+        EmptyText(_NONE_IN_RANGE, liveness.GPUS),
         runbooks=("KernelcastGpuXidHardware", "KernelcastGpuXid"),
     )
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
@@ -55,16 +56,20 @@ def _numbers(codes: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(codes)))
 
 
-def _figure(title: str, description: str, expr: str, proof: str) -> Placed:
+def _figure(title: str, description: str, expr: str, proof: str, words: str = "none") -> Placed:
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    return stat(PanelText(title, description, EmptyText("none", proof)), [Query(expr)], axis, width=12, height=3)
+    return stat(PanelText(title, description, EmptyText(words, proof)), [Query(expr)], axis, width=12, height=3)
 
 
 def _uncorrectable() -> Placed:
     happened = promql.happened(promql.series(device.ECC_DBE_VOLATILE), of="Hostname, UUID", window="$__range")
     description = "Double-bit memory errors in this time range: data was lost, and a program with it."
     return _figure(
-        "Uncorrectable memory errors", description, f"sum({happened})", liveness.row(device.ECC_DBE_VOLATILE)
+        "Uncorrectable memory errors",
+        description,
+        f"sum({happened})",
+        liveness.row(device.ECC_DBE_VOLATILE),
+        _NONE_IN_RANGE,
     )
 
 
@@ -73,7 +78,7 @@ def _failed_remaps() -> Placed:
     return _figure(
         "Failed row remaps",
         description,
-        f"sum({each(device.ROW_REMAP_FAILURE)})",
+        f"sum({each(device.ROW_REMAP_FAILURE)}) > 0",
         liveness.row(device.ROW_REMAP_FAILURE),
     )
 
@@ -104,7 +109,7 @@ def _xid_table() -> Placed:
             Column("gpu", "GPU", width=50),
             Column("xid", "XID", width=55),
             Column("err_msg", "Meaning"),
-            Column("Value #B", "In this time range", "short", width=129),
+            Column("Value #B", "In this time range", "short", width=129, decimals=0),
             Column("Value #A", "Last", "dateTimeAsIso", width=143),
         ),
         sort="Last",
@@ -130,7 +135,7 @@ def _logged_xids() -> Placed:
         Column("pci_bus_id", "Bus", width=90),
         Column("xid", "XID", width=50),
         Column("err_msg", "Meaning", least=120),
-        Column("Value #B", "Count", "short", width=55),
+        Column("Value #B", "Count", "short", width=55, decimals=0),
         Column("Value #A", "Last", "dateTimeAsIso", width=143),
     )
     return table(text, [column(last), column(logged)], columns, sort="Last", width=12, height=6)
@@ -175,7 +180,7 @@ def _recovery() -> Placed:
         "3": ("drain P2P", "orange"),
         "4": ("drain P2P and reset", "red"),
     }
-    return state_timeline(text, [query], actions)
+    return state_timeline(text, [query], actions, height=5)
 
 
 def _firmware() -> Placed:

@@ -121,7 +121,7 @@ def _link_errors() -> Placed:
             Column("gpu", "GPU", width=60),
             Column("link", "Link", width=60),
             Column("error", "Error"),
-            Column("Value", "In this time range", "short", width=150),
+            Column("Value", "In this time range", "short", width=150, decimals=0),
         ),
         sort="In this time range",
         width=12,

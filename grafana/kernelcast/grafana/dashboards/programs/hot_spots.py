@@ -5,6 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.programs import energy
 from kernelcast.grafana.dashboards.programs.busy import WHOLE_RANGE, busy_seconds
+from kernelcast.grafana.inputs import Thresholds
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, grey, time_series
 from kernelcast.grafana.model.tables import Column, table
@@ -18,6 +19,8 @@ _LINES: Final = 10
 """Lines of each graph; more cannot be distinguished."""
 _BY: Final = "program, kernel"
 """Labels of a kernel in all results."""
+_SLOWER: Final = Thresholds().kernel_slower_ratio
+"""Duration over the usual one from which it is red."""
 _BEYOND_THE_CAP: Final = "other"
 """Label `kernel` of the kernels beyond the exporter's limit per program."""
 
@@ -74,7 +77,8 @@ def ranking(*, height: int = 7) -> Placed:
         "p99 exist for the kernels whose buckets are kept. A collective's duration is its wait for peers, not its "
         "speed. Queued is the mean time from the launching call to the start on the GPU; occupancy is the maximum for "
         "the launch configuration. Against usual: above 100 % the mean is longer than a day before, or than in the "
-        "first minutes, with the same launch configuration and versions; empty where these have changed.",
+        "first minutes, with the same launch configuration and versions, red from 120 % on; empty where these have "
+        "changed.",
         runbooks=("KernelcastKernelSlower",),
     )
     every = busy_seconds(free=("kernel",))
@@ -89,7 +93,7 @@ def ranking(*, height: int = 7) -> Placed:
             Column("program", "Program", width=140),
             Column("kernel", "Kernel"),
             Column("Value #A", "Time share", "percentunit", bar=True, width=140),
-            Column("Value #B", "Against usual", "percentunit", width=110, decimals=0),
+            Column("Value #B", "Against usual", "percentunit", width=110, decimals=0, alarm=_SLOWER),
             Column("Value #D", "Mean", "s", width=80),
             Column("Value #C", "Launches/s", "short", width=90),
             Column("Value #E", "p50", "s", width=75),
