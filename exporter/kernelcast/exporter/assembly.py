@@ -69,6 +69,8 @@ from kernelcast.wire.identity import Device
 from kernelcast.wire.topics import ALERTS, HINTS, ORDERS, POLICY
 from kernelcast.wire.tuning.pauses import PAUSED_FILE, SPACES_FILE
 
+YOUNG_OBJECTS: Final = 20_000
+"""Objects after which the garbage collector looks at the young ones: an interval makes as many, and few stay."""
 READER_STOP_SECONDS: Final = 5.0
 """Longest wait at the end for each thread that reads Kafka; it notices the stop within `inbox.READ_SECONDS`."""
 
@@ -101,6 +103,8 @@ def run(
         # Objects made at start live as long as the process, so the garbage collector need not traverse them again.
         gc.collect()
         gc.freeze()
+        _, *older_generations = gc.get_threshold()
+        gc.set_threshold(YOUNG_OBJECTS, *older_generations)
         return_freed_memory()
         _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))
         daemon.run(shutdown)

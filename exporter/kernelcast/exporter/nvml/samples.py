@@ -3,8 +3,9 @@
 `NvmlSource.poll` calls `to_samples` once an interval on the daemon's thread, as the simulated node does.
 """
 
-from bisect import insort
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -25,6 +26,8 @@ from kernelcast.wire.identity import LIVE, Device, Labels, labels
 RATIO_PER_PERCENT: Final = 0.01
 HEALTH_ROWS: Final = MappingProxyType({row.otlp_name: row for row in health.ROWS})
 ALL_ROWS: Final = CounterTable(ROWS)
+MAX_JOINED: Final = 4_096
+"""Label sets of one GPU that are kept; its processes come and go."""
 StartOf = Callable[[GpuReading, str, float, int], int]
 """Start of a counter, given the GPU, the counter's name and labels, its value and the time."""
 
@@ -111,7 +114,8 @@ def to_samples(
         samples.extend(Sample(gpu.OWNER, owner, node.time_ns, 1) for owner in owners)
         plain = _GpuSamples(one, own, node.time_ns, start_of)
         samples.extend(plain.absent(table))
-        for use in one.processes:
+        # By pid: in an order that values change, no interval would have the series of the last one.
+        for use in sorted(one.processes, key=attrgetter("pid")):
             samples.extend(plain.of_a_process(use, users.process_labels(one, use.pid)))
     samples.extend(accelerator_samples(node, hostname=hostname, used_by=users.labels_for, source=source))
     return samples
@@ -132,12 +136,18 @@ def device_of(one: GpuReading, hostname: str) -> Device:
     )
 
 
+@lru_cache(maxsize=256)
+def _known(labels: Labels) -> tuple[Labels, dict[Labels, Labels]]:
+    """The labels as one object for all intervals, which need not be hashed to be compared, and those with more."""
+    return labels, {}
+
+
 class _GpuSamples:
     """The series of one GPU or instance at one moment."""
 
     def __init__(self, one: GpuReading, labels: Labels, time_ns: int, start_of: StartOf) -> None:
         self._gpu = one
-        self._labels = tuple(sorted(labels))
+        self._labels, self._joined = _known(tuple(sorted(labels)))
         self._time_ns = time_ns
         self._start_of = start_of
 
@@ -191,12 +201,13 @@ class _GpuSamples:
         return Sample(metric, labels, self._time_ns, value, start_ns)
 
     def _with(self, more: Mapping[str, str]) -> Labels:
-        # The GPU's labels are sorted once; inserting costs a tenth of sorting them for each sample.
-        labels = list(self._labels)
-        for pair in more.items():
-            if pair[1]:
-                insort(labels, pair)
-        return tuple(labels)
+        key = tuple(more.items())
+        joined = self._joined.get(key)
+        if joined is None:
+            if len(self._joined) >= MAX_JOINED:
+                self._joined.clear()
+            joined = self._joined[key] = tuple(sorted((*self._labels, *(pair for pair in key if pair[1]))))
+        return joined
 
     def _computed(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
         """The rows that dcgm-exporter computes itself."""

@@ -7,6 +7,7 @@ from kernelcast.columnar import EndedSeries
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.otel_names import OtelNames
 from kernelcast.exporter.nvml.samples import NO_ATTRIBUTION, CounterStarts, Users, device_of, to_samples
+from kernelcast.exporter.nvml.sampling.fields import SOURCE_ROWS
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 from kernelcast.exporter.nvml.windows import EventCounts
@@ -121,7 +122,10 @@ class NvmlSource:
             return SourceBatch()
         self._notice(node)
         self.reading = node
-        node = self.events.complete(node)
+        if self._counters.table.rows.keys() & SOURCE_ROWS.keys():
+            node = self.events.complete(node)
+        else:
+            self.events.observe(node)
         samples = to_samples(
             node,
             hostname=self._hostname,

@@ -26,6 +26,8 @@ from kernelcast.wire.errors import DeviceError
 
 END_SECONDS: Final = 1.0
 """Time for a call in progress to return after the exporter has ended."""
+YOUNG_OBJECTS: Final = 20_000
+"""Objects after which the garbage collector looks at the young ones: a sample makes thousands, and few stay."""
 _STOP: Final = {"do": "stop"}
 
 
@@ -80,6 +82,8 @@ def _serve(nvml: Any, board: CallBoard, waiting: "queue.SimpleQueue[dict[str, An
         send(answers, {"error": str(error)})
         return
     gc.freeze()
+    _, *older_generations = gc.get_threshold()
+    gc.set_threshold(YOUNG_OBJECTS, *older_generations)
     try:
         send(answers, {"found": [gpu.to_json() for gpu in sampler.found()]})
         while (request := waiting.get())["do"] != _STOP["do"]:

@@ -18,7 +18,7 @@ from kernelcast.exporter.nvml.sampling.inventory import Gpu
 from kernelcast.exporter.nvml.sampling.reading import XidTotal
 from kernelcast.runtime.threads import Worker
 
-WAIT_MILLISECONDS: Final = 200
+WAIT_MILLISECONDS: Final = 500
 """Length of one wait for an event, and so the longest duration of a stop."""
 STOP_SECONDS: Final = 1.0
 """Longest wait of `stop` for the thread; if it is still alive then, it hangs in the driver."""
