@@ -118,7 +118,7 @@ def evaluated(server: PrometheusServer, times: int) -> bool:
 def run(directory: Path, texts: dict[str, str], options: argparse.Namespace) -> dict[str, Any]:
     """Build, evaluate, measure."""
     wanted = set(re.findall(r"[A-Za-z_]\w+", "".join(texts.values())))
-    found = templates(options.kernels, options.detailed, buckets=True)
+    found = templates(options.kernels, options.detailed)
     made = [one for one in found if name_of(one.series) in wanted]
     past = list(means(made, options.gpus, options.share))
     total = len(made) * options.gpus // GPUS_OF_A_NODE * len(present(0)) + len(past) * len(yesterday(0))

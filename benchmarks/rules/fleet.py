@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.support.exporter.simulated_series import SECOND_NS, Unpublished, host_of, name_of
+from tests.support.exporter.simulated_series import SECOND_NS, Unpublished, host_of
 
 from kernelcast.exporter.exposition import render
 from kernelcast.exporter.pipeline import Pipeline
@@ -42,14 +42,12 @@ def yesterday(end: int) -> range:
     return range(end - YESTERDAY - YESTERDAY_MINUTES * 60, end - YESTERDAY + MINUTES * 60, EVERY_SECONDS)
 
 
-def templates(kernels: int, detailed: int, *, buckets: bool) -> list[Template]:
+def templates(kernels: int, detailed: int) -> list[Template]:
     """Every series of one node.
 
     Args:
         kernels: Kernels of each program, which all have series of their own.
         detailed: How many of them have histogram buckets.
-        buckets: Whether histograms have buckets at all; without them a histogram costs what a native one does in
-            classic series: its sum and its count.
     """
     settings = SimulationSettings(nodes=1, gpus=GPUS_OF_A_NODE, kernels=kernels, rate=2000.0, step_seconds=5.0)
     start_ns = 1_760_000_000 * SECOND_NS
@@ -66,9 +64,7 @@ def templates(kernels: int, detailed: int, *, buckets: bool) -> list[Template]:
         pages.append(dict(_lines(render(samples).decode())))
     before, now = pages
     return [
-        Template(series, value, max(0.0, value - before.get(series, value)) / seconds)
-        for series, value in now.items()
-        if buckets or not name_of(series).endswith("_bucket")
+        Template(series, value, max(0.0, value - before.get(series, value)) / seconds) for series, value in now.items()
     ]
 
 
@@ -100,9 +96,8 @@ def write(path: Path, made: list[Template], gpus: int, end: int) -> int:
                 values = ((one.value + one.rate * (time - times.start), time) for time in times)
                 file.writelines(f"{series} {value:.9g} {time}\n" for value, time in values)
                 count += 1
-            for row in (bridge.PRODUCER_UP,):
-                file.writelines(f"{row.prometheus_name}{{{own[1:]} 1 {time}\n" for time in times)
-                count += 1
+            file.writelines(f"{bridge.PRODUCER_UP.prometheus_name}{{{own[1:]} 1 {time}\n" for time in times)
+            count += 1
         for number in range(_BRIDGES):
             up = f'up{{job="kernelcast-bridge",instance="bridge-{number}:19401"}}'
             file.writelines(f"{up} 1 {time}\n" for time in times)

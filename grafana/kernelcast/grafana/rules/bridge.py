@@ -52,8 +52,8 @@ def _kafka_away() -> AlertRule:
         name="KernelcastKafkaUnreachable",
         expr=f"{promql.name(bridge.KAFKA_OUTAGE)} > 0",
         hold_seconds=2 * MINUTE,
-        # Until spools are empty and no late message counts any more; and until BridgeDown fires, should the bridge end.
-        keep_seconds=15 * MINUTE,
+        # Until producers have written again; and until BridgeDown fires, should the bridge end in the outage.
+        keep_seconds=5 * MINUTE,
         severity=AlertSeverity.CRITICAL,
         summary="Kafka has not answered the bridge at {{ $labels.instance }} for {{ $value | humanizeDuration }}",
         description="Every value that came through Kafka is at least that old: the bridge keeps its series as they "

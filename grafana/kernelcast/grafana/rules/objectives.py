@@ -21,6 +21,7 @@ _WINDOWS: Final = (
 Source: Google, The Site Reliability Workbook, chapter 5, multiwindow, multi-burn-rate alerts; its two
 slower rates are for a report, not for a person who is called."""
 
+_OUTAGE: Final = 'ALERTS{alertname="KernelcastKafkaUnreachable", alertstate="firing"}'
 _LENGTHS: Final = sorted({length for long, short, _, _ in _WINDOWS for length in (long, short)})
 _SLOW: Final = 6 * HOUR
 """Window from which a share is recorded every five minutes."""
@@ -123,12 +124,13 @@ def _burns(profile: Profile, objective: Objective, severity: AlertSeverity) -> A
         if urgency is severity:
             limit = f"{factor * objective.budget:.6g}"
             lasting = lately(objective.recording(long), profile) if long >= _SLOW else objective.recording(long)
-            names = (lasting, objective.recording(short))
-            conditions.append("(" + " and ".join(f"{name} > {limit}" for name in names) + ")")
+            # An outage of Kafka has its own alert, and its messages are in the short window for a while afterwards.
+            outage = f"max_over_time({_OUTAGE}[{profile.window(2 * short)}])"
+            conditions.append(f"({lasting} > {limit} and {objective.recording(short)} > {limit} unless on () {outage})")
     return AlertRule(
         name=objective.alert,
         expr=" or ".join(conditions),
-        hold_seconds=2 * MINUTE,
+        hold_seconds=3 * MINUTE,  # longer than the alert about Kafka
         severity=severity,
         summary=f"Objective missed in {{{{ $value | humanizePercentage }}}} of cases: {objective.promise}",
         description=f"The objective is that {objective.promise}. Its error budget is spent so fast that it is used up "

@@ -79,7 +79,7 @@ def usual_power(profile: Profile) -> RecordingRule:
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """A job that stands still, by a rank that differs or in one phase; ranks that ended; a stuck GPU."""
-    return (_holder(), _one_phase(profile), _ended(profile), _nothing_ends(profile))
+    return (_holder(profile), _one_phase(profile), _ended(profile), _nothing_ends(profile))
 
 
 def by_job(ranks: str) -> str:
@@ -98,11 +98,17 @@ _STEPS: Final = (
 )
 
 
-def _holder() -> AlertRule:
+def _elsewhere(profile: Profile) -> str:
+    """Jobs with a rank on a node that is away: the alert about the node says why they stand still."""
+    away = 'ALERTS{alertname="KernelcastExporterStale"}'
+    return f"unless on ({_JOB}) (present_over_time({JOB_OF}[{profile.window(HOUR)}]) and on (Hostname) {away})"
+
+
+def _holder(profile: Profile) -> AlertRule:
     who = "{{ with $labels.rank }}Rank {{ . }} of {{ end }}{{ $labels.program }}"
     return AlertRule(
         name="KernelcastJobStandsStill",
-        expr=f"max without (source) ({HOLDER})",
+        expr=f"max without (source) ({HOLDER}) {_elsewhere(profile)}",
         hold_seconds=0,
         severity=AlertSeverity.CRITICAL,
         summary=f"{who} on GPU {{{{ $labels.gpu }}}} of {{{{ $labels.Hostname }}}} holds up its job: "
@@ -120,12 +126,9 @@ def _holder() -> AlertRule:
 
 
 def _one_phase(profile: Profile) -> AlertRule:
-    """Not of jobs with a rank on a node that is away: its own alert says that."""
-    away = 'ALERTS{alertname="KernelcastExporterStale"}'
-    on_lost_nodes = f"present_over_time({JOB_OF}[{profile.window(HOUR)}]) and on (Hostname) {away}"
     return AlertRule(
         name="KernelcastJobStandsStillInOnePhase",
-        expr=f"max by ({_JOB}, state) ({STILL} unless on ({_JOB}) {HOLDER}) unless on ({_JOB}) ({on_lost_nodes})",
+        expr=f"max by ({_JOB}, state) ({STILL} unless on ({_JOB}) {HOLDER}) {_elsewhere(profile)}",
         hold_seconds=0,
         severity=AlertSeverity.CRITICAL,
         summary="{{ $labels.program }} stands still for {{ $value | humanizeDuration }}: all ranks in "
