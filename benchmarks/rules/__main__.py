@@ -32,7 +32,7 @@ from tests.support.exporter.simulated_series import name_of
 from kernelcast.grafana import rules
 from kernelcast.grafana.rules.recording import KERNEL_MEAN
 
-SAMPLES_A_SECOND: Final = 25_000
+SAMPLES_A_SECOND: Final = 10_000
 """Of promtool on a busy core, at least."""
 ROUNDS: Final = 3
 SHARE: Final = 1 / 3

@@ -43,7 +43,8 @@ LONG_SECONDS: Final = 3 * 3600.0
 _AFTER_SECONDS: Final = 600.0
 """A fault that reaches its limit within 40 minutes is found where the page comes within ten minutes after that."""
 _SOON_SECONDS: Final = 2400.0
-_WATCHED_PER_GPU: Final = 3
+_WATCHED: Final = 3 * GPUS
+"""Series that the evidence is weighed against, also in the small case: a part of such a fleet."""
 _ROWS: Final = 250
 _UNLIMITED: Final = AlarmSettings(pages_per_day=10_000)
 
@@ -139,7 +140,6 @@ def pages(rows: Sequence[Row], found: Sequence[Sequence[Candidate]], watched: in
     for end, now in enumerate(found):
         at = started + end * GRID_S
         changes = alarms.step((_finding(rows[one.row], one) for one in now), watched, round(at * 1e9))
-        alarms.known.findings |= {one.finding_id: one for one in changes}
         for one in changes:
             if one.severity is Severity.PAGE and one.state is not FindingState.OVER:
                 sent.setdefault(one.finding_id, Page(at, one, {}))
@@ -213,7 +213,7 @@ def run_seed(seed: int, gpus: int, more_faults: float = 1.0) -> dict[str, Any]:
     rng = np.random.default_rng([seed, gpus])
     rows = [Row(*one) for one in fleet(rng, gpus, DAYS, FAULTS_PER_DAY * gpus / GPUS * more_faults)]
     found = candidates(rows)
-    return {"seed": seed, **score(rows, pages(rows, found, _WATCHED_PER_GPU * gpus), gpus, found)}
+    return {"seed": seed, **score(rows, pages(rows, found, _WATCHED), gpus, found)}
 
 
 def _seeds(options: Options) -> Iterator[dict[str, Any]]:

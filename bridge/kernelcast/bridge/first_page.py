@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kernelcast.bridge.pages.layout import Layout, SnapshotSource, StoreSnapshot
-from kernelcast.bridge.pages.view import SeriesView
+from kernelcast.bridge.layouts.layout import Layout, SnapshotSource, StoreSnapshot
+from kernelcast.bridge.layouts.view import SeriesView
 from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM
 from kernelcast.runtime import prometheus_text
 from kernelcast.runtime.prometheus_text import TextSample

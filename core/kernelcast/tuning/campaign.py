@@ -23,7 +23,8 @@ from statistics import median, stdev
 from time import thread_time_ns
 from typing import Any, Final
 
-from kernelcast.tuning.experiment import Arm, Decision, Experiment
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict
+from kernelcast.tuning.payback import paid_back
 from kernelcast.tuning.requests import CampaignRules, LaunchAnswer, LaunchRequest, Proved
 from kernelcast.tuning.search import Search, search_for
 from kernelcast.tuning.search.warm import MAX_SEEDS
@@ -34,7 +35,7 @@ __all__ = ["Campaign", "CampaignRules", "LaunchRequest", "Proved"]
 
 USUAL_BUDGET: Final = 200
 """Budget for which `CampaignRules.launches` is meant; a larger budget allows more launches in proportion."""
-EXPERIMENT_LAUNCHES: Final = 1700
+EXPERIMENT_LAUNCHES: Final = 1100
 """Launches of an experiment of a candidate that is 5 % faster, of both arms."""
 NO_ANSWERS: Final = 3
 """Refusals of new configurations in a row, or useless proposals, after which the campaign measures no other."""
@@ -81,6 +82,8 @@ class Campaign:
         self.suggest_ms: list[float] = []
         self.failures: dict[int, str] = {}
         self.proving = False
+        self._launch_seconds = 0.0
+        self._first_launches: dict[int, list[float]] = {}
         self.promising: tuple[int, ...] = ()
         self.times = LaunchTimes(space.start)
         self._budget = self._allowed = budget
@@ -92,6 +95,7 @@ class Campaign:
         self._offered: deque[int] = deque()
         self._offers = 0
         self._steps = self._run()
+        self._last = -1
         self._request: LaunchRequest | None = next(self._steps, None)
 
     @property
@@ -136,11 +140,18 @@ class Campaign:
 
     def next(self) -> LaunchRequest | None:
         """Return what to run next; None at the end."""
-        return self._request
+        request, more = self._request, self._unsettled()
+        return replace(request, launches=request.launches + more) if request is not None and more else request
+
+    def _unsettled(self) -> int:
+        """Launches of the present request that a declared `Rules.settle` leaves out; `times` knows that one is cold."""
+        is_same = self._request is None or self._request.ordinal == self._last
+        settle = self.rules.experiment.settle
+        return settle if settle > 1 and not self.proving and not is_same else 0
 
     def measured(self, times: Sequence[float]) -> None:
         """Answer the request with the times of its launches."""
-        self._send(LaunchAnswer(times=tuple(times)))
+        self._send(LaunchAnswer(times=tuple(times[self._unsettled() :])))
 
     def failed(self, reason: str) -> None:
         """Answer the request: the configuration failed."""
@@ -149,6 +160,15 @@ class Campaign:
     def refused(self, reason: str) -> None:
         """Answer the request: it was not run."""
         self._send(LaunchAnswer(refused=reason))
+
+    def paced(self, launch_seconds: float) -> None:
+        """Note the usual time of a launch; without it nothing is said of what first launches cost."""
+        self._launch_seconds = launch_seconds
+
+    def prepared(self, ordinal: int, seconds: float) -> None:
+        """Note the time in which a configuration was compiled before its first launch."""
+        if self._launch_seconds > 0:
+            self._first_launches.setdefault(ordinal, []).append(seconds / self._launch_seconds)
 
     def limit(self, left: int, *, after: int) -> None:
         """Lower the budget: only this many further configurations can be measured after one that is being measured."""
@@ -161,6 +181,7 @@ class Campaign:
     def _send(self, answer: LaunchAnswer) -> None:
         if self._request is None:
             return
+        self._last = self._request.ordinal
         if answer.times and self.proving:
             self.times.add_proof(self._request.ordinal, answer.times)
         elif answer.times:
@@ -355,7 +376,17 @@ class Campaign:
         if verdict is None:
             return Proved(ordinal, against, Decision.INCONCLUSIVE, "the experiment was cut short", None, None)
         self._is_early = verdict.is_early
-        return Proved(ordinal, against, verdict.decision, verdict.reason, verdict.ratio, verdict.interval)
+        decision, reason = self._paid_back(ordinal, verdict)
+        return Proved(ordinal, against, decision, reason, verdict.ratio, verdict.interval)
+
+    def _paid_back(self, ordinal: int, verdict: ExperimentVerdict) -> tuple[Decision, str]:
+        """Return the decision and its reason, with what the candidate's first launches cost: it must be paid back."""
+        first = self._first_launches.setdefault(ordinal, [])
+        first += verdict.first_launches
+        if not self._proves_each():  # else its first launch was one of the experiment's
+            launched, start = self.times.measured[ordinal], self.times.estimate(self.space.start)
+            first.append(exp(launched.logs[0] - self.times.level(launched.numbers[0])) / start)
+        return paid_back(verdict, first, self._launch_seconds, self.rules.experiment)
 
 
 def _survivors(racing: Sequence[int], ratios: Mapping[int, Sequence[float]]) -> list[int]:

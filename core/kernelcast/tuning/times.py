@@ -145,3 +145,11 @@ class LaunchTimes:
         )
         lost += self._proof_lost * reference
         return lost / (reference * self.launches) if self.launches else 0.0
+
+
+def duration(seconds: float) -> str:
+    """Return a time for people, in the unit that suits it."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -6,7 +6,6 @@ gets its collaborators here; none imports this one.
 
 import gc
 import platform
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,7 +18,6 @@ from prometheus_client import CollectorRegistry
 from kernelcast.exporter import reloading
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.programs import ProgramUsers
-from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, DaemonParts
 from kernelcast.exporter.delivery.output import KafkaOutput, kafka_output
 from kernelcast.exporter.delivery.publish import SERVICE_NAME, SamplePublisher
@@ -28,6 +26,7 @@ from kernelcast.exporter.hints.inbox import HintInbox, HintReader, InboxByTopic
 from kernelcast.exporter.hints.orders import OrderInbox, StoppedFile
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
+from kernelcast.exporter.instruments import Instruments
 from kernelcast.exporter.kernel_log import kernel_log_source
 from kernelcast.exporter.nccl_inspector import nccl_inspector_source
 from kernelcast.exporter.nvml.control import ControlSocket
@@ -60,6 +59,7 @@ from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.reloading import reload as reload_settings
 from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.threads import Worker
 from kernelcast.runtime.web.landing import Front
 from kernelcast.runtime.web.server import WebServer
 from kernelcast.view.first_page import FirstPage
@@ -123,7 +123,7 @@ class DaemonAssembly:
     settings: ExporterSettings
     hostname: str
     registry: CollectorRegistry
-    counts: DaemonCounts
+    counts: Instruments
     stack: ExitStack
 
     @property
@@ -162,7 +162,7 @@ def assembled(
     manager = manager or ServiceManager()
     with ExitStack() as stack:
         assembly = DaemonAssembly(
-            settings, settings.hostname or platform.node(), registry, DaemonCounts(registry), stack
+            settings, settings.hostname or platform.node(), registry, Instruments(registry), stack
         )
         state, aggregator = _memory(settings, stack)
         node = _node_parts(assembly, state)
@@ -252,7 +252,7 @@ def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None, users: Cur
     def gpus() -> Sequence[NodeGpu]:
         reading = nvml.reading if nvml is not None else None
         return [
-            NodeGpu(gpu.uuid, gpu.index, gpu.gi_id, tuple(one.pid for one in gpu.processes), users.labels_for(gpu))
+            NodeGpu(gpu.uuid, gpu.index, gpu.gi_id, tuple(one.pid for one in gpu.processes), users.users_of(gpu))
             for gpu in (reading.gpus if reading is not None else ())
         ]
 
@@ -294,7 +294,7 @@ def _web_server(
     return assembly.stack.enter_context(web)
 
 
-def _gpus(nvml: NvmlSource | None, counts: DaemonCounts, writing: DeviceMetrics) -> list[Source]:
+def _gpus(nvml: NvmlSource | None, counts: Instruments, writing: DeviceMetrics) -> list[Source]:
     return [] if nvml is None else [KnownGpus(nvml, lambda: counts.device_metrics(off=writing.off))]
 
 
@@ -375,10 +375,10 @@ def _first_trouble(*answers: tuple[bool, str]) -> tuple[bool, str]:
 @contextmanager
 def _reading(reader: HintReader, shutdown: Shutdown) -> Iterator[None]:
     """Read hints on a separate thread, for the duration of the block."""
-    thread = threading.Thread(target=reader.run, name="hints", daemon=True)
+    thread = Worker("hints", reader.run)
     thread.start()
     try:
         yield
     finally:
         shutdown.request()
-        thread.join(READER_STOP_SECONDS)
+        thread.stop(READER_STOP_SECONDS)

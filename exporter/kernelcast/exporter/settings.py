@@ -98,7 +98,7 @@ def _as_page_url(value: str) -> str:
 
 
 class ScrapeSettings(Section):
-    """Pages of inference engines on this node, where no Prometheus reads them.
+    """Pages of inference engines and of other vendors' exporters on this node, where no Prometheus reads them.
 
     Attributes:
         urls: Their URLs.
@@ -140,6 +140,8 @@ class ExporterSettings(ServiceSettings):
         nvlink_links: Metrics of each NVLink: whether it is up (`state`), or also its traffic and errors (`all`).
         process_metrics: Whether to write each process's use of a GPU.
         nvml_recording: Recording of NVML to replay instead, with `source="replayed"`; for machines without a GPU.
+        attribution: Where the pod and job of a GPU stand: on each of its series (`labels`), on one series of their own
+            (`info`), or nowhere (`off`).
         kubernetes: Whether to query the kubelet for the pods of GPUs; `auto` does so if its socket exists.
         pod_resources_socket: The kubelet's socket.
         kubernetes_virtual_gpus: Writes the series of a GPU that containers share once for each of them, as
@@ -156,7 +158,7 @@ class ExporterSettings(ServiceSettings):
         kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
             needs a right that is not given by default.
         nccl_inspector: Bus bandwidth and time of NCCL's operations, where its plugin writes them.
-        scrape: Pages of inference engines.
+        scrape: Pages of inference engines and of other vendors' exporters.
         tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
         tpu_ports: Ports of such programs; if empty, TPU_RUNTIME_METRICS_PORTS, or 8431.
         job_mapping_directory: Directory in which a scheduler's prolog lists each GPU's jobs, as for dcgm-exporter.
@@ -198,6 +200,9 @@ class ExporterSettings(ServiceSettings):
     ] = "state"
     process_metrics: bool = True
     nvml_recording: Path | None = None
+    attribution: Annotated[
+        Literal["labels", "info", "off"], BeforeValidator(_as_switch), Remedy("write labels, info or off")
+    ] = "labels"
     kubernetes: Switch = "auto"
     pod_resources_socket: Path = KUBELET_SOCKET
     kubernetes_virtual_gpus: bool = False

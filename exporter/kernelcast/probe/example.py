@@ -19,7 +19,7 @@ from kernelcast.probe.stencil import BLOCK_SIZES, SIGNATURE, Plate, StencilLaunc
 from kernelcast.wire.events import Outcome
 
 SWEEPS_PER_STEP: Final = 2
-STEP_SECONDS: Final = 0.1
+STEP_SECONDS: Final = 0.04
 """Steps start this far apart, so that the example does not keep a core busy."""
 REPORT_SECONDS: Final = 5.0
 

@@ -6,7 +6,7 @@ All of it runs on the program's thread.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from time import perf_counter_ns
 from typing import Final
@@ -16,6 +16,7 @@ from kernelcast.probe.recording.step_times import StepTime, StepTimes, grown
 from kernelcast.probe.trial_budget import LaunchCost, TrialBudget
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict, Launch, Rules
+from kernelcast.tuning.payback import paid_back
 from kernelcast.wire.events import Hint
 from kernelcast.wire.tuning.pauses import LATER
 
@@ -156,7 +157,7 @@ class RunningTrial:
     ) -> None:
         self.trial = trial
         drawn = Random().randrange(2**32) if seed is None else seed  # noqa: S311  the order is no secret
-        rules = rules.by_epoch() if trial.tunable.terms.granularity == "epoch" else rules
+        self._rules = rules = trial.tunable.terms.rules(rules)
         self.device_time_decides = device_time_decides(trial.tunable, recorder)
         self._experiment = Experiment(
             seed=drawn,
@@ -185,9 +186,16 @@ class RunningTrial:
         self._end_waiting()
         verdict = self._experiment.verdict()
         if verdict is not None:
-            return self._result(verdict)
+            return self._result(self._paid_back(verdict))
         self._launch = self._next()
         return None
+
+    def _paid_back(self, verdict: ExperimentVerdict) -> ExperimentVerdict:
+        """Return the verdict with the time in which the value pays back what its first launches took."""
+        if verdict.decision is not Decision.KEPT:
+            return verdict
+        decision, reason = paid_back(verdict, verdict.first_launches, self._cost.usual_seconds, self._rules)
+        return replace(verdict, decision=decision, reason=reason)
 
     def pause(self, reason: str, now_ns: int) -> str:
         """Put the old value in force until the next `boundary`; the step that has just ended is not compared.

@@ -91,6 +91,11 @@ class LaunchCost:
         self._is_granted = False
         self._lost_ns = 0.0
 
+    @property
+    def usual_seconds(self) -> float:
+        """Usual time of a launch of the kept value; 0 before one is measured."""
+        return median(self._kept) if self._kept else 0.0
+
     def launch(self, seconds: float, *, candidate: bool) -> None:
         """Add a launch."""
         if not candidate:

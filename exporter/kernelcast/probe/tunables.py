@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from kernelcast.probe.recording.recorder import printable
+from kernelcast.tuning.experiment import Rules
 from kernelcast.wire.errors import FrameError, TunableError
 from kernelcast.wire.frames import TunableClaim, Tunables, encode
 from kernelcast.wire.kernels import label
@@ -45,6 +46,7 @@ class Terms:
         group: Lets the ranks exchange texts: see `kernelcast.probe.ranks.group`. Without it and `agree` a collective
             tunable rejects every hint.
         changes_results: Whether another value changes the program's results; None decides by the kind.
+        worst, settle, run_seconds: As of `Rules`; None for the usual ones.
     """
 
     scope: str = "local"
@@ -54,11 +56,23 @@ class Terms:
     agree: Agreement | None = None
     group: Any = None
     changes_results: bool | None = None
+    worst: float | None = None
+    settle: int | None = None
+    run_seconds: float | None = None
 
     @property
     def needs_approval(self) -> bool:
         """Whether a person has to approve each value."""
         return changes_results(self.kind, self.changes_results)
+
+    def rules(self, rules: Rules) -> Rules:
+        """Return the limits of a trial with what the program declares.
+
+        Raises:
+            TunableError: A declared limit cannot be used.
+        """
+        usual = rules.by_epoch() if self.granularity == "epoch" else rules
+        return usual.declared(self.worst, self.settle, self.run_seconds)
 
 
 class Tunable(Generic[Value_co]):
@@ -199,6 +213,7 @@ def _check(tunable: AnyTunable, value: Plain, listed: int) -> None:
         )
     if text(value) not in tunable.allowed:
         raise TunableError(f"tunable {name!r} is {value!r}, which {tunable.allowed} does not contain; add it")
+    tunable.terms.rules(Rules())
     if tunable.terms.scope not in SCOPES or tunable.terms.granularity not in GRANULARITIES:
         raise TunableError(
             f"tunable {name!r} has scope {tunable.terms.scope!r} and granularity {tunable.terms.granularity!r}; "

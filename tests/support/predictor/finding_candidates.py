@@ -36,8 +36,8 @@ def candidate(
 
 
 def predicted(gpu: int = 0, *, probability: float = 0.95, **changes: Any) -> Finding:
-    """A prediction that a limit is reached in two hours."""
-    times = (HOUR, 2 * HOUR, 3 * HOUR)
+    """A prediction that a limit is reached in twelve hours."""
+    times = (6 * HOUR, 12 * HOUR, 18 * HOUR)
     state = FindingState.PREDICTED
     return candidate(gpu, state=state, probability=probability, seconds_to_limit=times, value=80.0, **changes)
 
@@ -56,9 +56,7 @@ class Run:
 
     def step(self, *found: Finding, watched: int = 100, programs: DevicePrograms = NO_PROGRAMS) -> list[Finding]:
         self.cycles += 1
-        changes = self.alarms.step(found, watched, self.now_ns, programs=programs)
-        self.alarms.known.findings |= {one.finding_id: one for one in changes}  # as read back from the topic
-        return changes
+        return self.alarms.step(found, watched, self.now_ns, programs=programs)
 
     def steps(
         self, seconds: float, *found: Finding, watched: int = 100, programs: DevicePrograms = NO_PROGRAMS

@@ -99,6 +99,37 @@ def test_a_series_refused_at_the_limit_is_admitted_when_another_is_dropped(fast_
     assert [subject.label("gpu") for subject, _ in target.windows.items()] == ["1"]
 
 
+def test_a_gpu_that_was_silent_for_longer_than_its_series_are_kept_has_its_past_and_no_alert_of_then(
+    fast_settings: PredictorSettings,
+) -> None:
+    clock = Clock()
+    target = engine(fast_settings, clock)
+    of_gpu = labels(Hostname="n1", UUID="GPU-0", gpu="0")
+
+    def report(seconds: int, temperature: float) -> None:
+        for second in range(seconds):
+            clock.second += 1
+            limit = Sample(device.SLOWDOWN_TEMP, of_gpu, clock(), 87.0)
+            feed(target, [Sample(device.GPU_TEMP, of_gpu, clock(), temperature), limit])
+            if second % 10 == 9:
+                target.run_cycle()
+
+    def explained() -> dict[str, Any]:
+        (found,) = target.explain(device.GPU_TEMP.prometheus_name)
+        return found
+
+    report(60, 60.0)
+    report(40, 95.0)
+    assert explained()["alert"]
+    clock.second += round(fast_settings.expire_seconds) + 1
+    assert target.expire() == 2
+    report(20, 60.0)
+    assert not explained()["alert"]
+    (row,) = (row for subject, row in target.windows.items() if subject.metric == device.GPU_TEMP.prometheus_name)
+    hours = target.cycle.histories.hours(np.array([row]))
+    assert np.nanmax(hours) > 60.0
+
+
 def test_identities_of_series_that_ended_are_released(fast_settings: PredictorSettings) -> None:
     clock, decoder = Clock(), Decoder(max_identities=5)
     target = Engine(fast_settings, clock_ns=clock, decoder=decoder)

@@ -18,7 +18,7 @@ def run(
     """Run one experiment; records arrive `delay` launches after their launch."""
     random, experiment = Random(seed), Experiment(seed=seed)
     late: list[tuple[Arm, float, float]] = []
-    for step in range(6000):
+    for step in range(4000):
         arm = experiment.next_arm()
         work = items(random) if items else 1.0
         seconds = noise(step, random) * work * (1 - gain if arm is Arm.CANDIDATE else 1)
@@ -27,14 +27,14 @@ def run(
             experiment.record(*late.pop(0))
         if verdict := experiment.verdict():
             return verdict
-    raise AssertionError("no verdict in 6000 launches")
+    raise AssertionError("no verdict in 4000 launches")
 
 
 def steady(_step: int, random: Random) -> float:
     return exp(random.gauss(0, 0.005))
 
 
-def decisions(gain: float, noise: Noise, trials: int = 6) -> list[Decision]:
+def decisions(gain: float, noise: Noise, trials: int = 12) -> list[Decision]:
     return [run(gain, noise, seed=seed).decision for seed in range(trials)]
 
 
@@ -56,7 +56,7 @@ NOISES: dict[str, Noise] = {
 def test_a_useless_or_worse_candidate_is_not_kept_and_a_gain_of_five_percent_is(name: str) -> None:
     assert Decision.KEPT not in decisions(0.0, NOISES[name])
     assert Decision.KEPT not in decisions(-0.03, NOISES[name])
-    assert decisions(0.05, NOISES[name]).count(Decision.KEPT) >= 5
+    assert decisions(0.05, NOISES[name]).count(Decision.KEPT) >= 11
 
 
 def test_a_gain_is_found_where_work_per_step_varies_by_thirty_percent() -> None:
@@ -80,7 +80,7 @@ def test_late_records_lead_to_the_same_decision_within_the_same_limit() -> None:
         for delay in (0, 3, 20, 60):
             verdict = run(gain, steady, seed=delay, delay=delay)
             assert verdict.decision is expected
-            assert verdict.candidate_launches <= 2 * Rules().maximum_new
+            assert verdict.candidate_launches <= Rules().maximum_new
 
 
 @pytest.mark.parametrize("delay", [0, 2, 50])
@@ -106,8 +106,8 @@ def test_never_more_than_the_limit_runs_on_a_candidate_that_stays_undecided() ->
     def wild(_step: int, random: Random) -> float:
         return exp(random.gauss(0, 0.5))
 
-    for seed in range(4):
-        assert run(0.02, wild, seed=seed).candidate_launches <= 2 * Rules().maximum_new
+    for seed in range(10):
+        assert run(0.02, wild, seed=seed).candidate_launches <= 1.3 * Rules().maximum_new
 
 
 def test_a_failure_ends_the_experiment_at_once() -> None:
@@ -194,7 +194,7 @@ def test_times_of_a_host_that_runs_ahead_of_its_device_keep_what_is_faster_alone
     """Without the number of its configuration, a late time stands beside a launch of the other arm."""
     decided = []
     for gain in (-0.03, 0.2):
-        for seed in range(3):
+        for seed in range(5):
             experiment, random, arms = Experiment(seed=seed), Random(seed), [Arm.KEPT] * lag
             while (verdict := experiment.verdict()) is None:
                 arms.append(experiment.next_arm())
@@ -202,20 +202,20 @@ def test_times_of_a_host_that_runs_ahead_of_its_device_keep_what_is_faster_alone
                 experiment.record(arms[-1], steady(0, random) * slower)
             decided.append((gain, verdict.decision))
     assert (-0.03, Decision.KEPT) not in decided
-    assert decided.count((0.2, Decision.KEPT)) >= 2
+    assert decided.count((0.2, Decision.KEPT)) >= 4
 
 
 def test_a_faster_candidate_survives_the_noise_of_a_busy_machine() -> None:
     """On two cores with a load of 15, launches of one configuration differ by half of their time and more."""
     decided = []
-    for seed in range(10):
+    for seed in range(20):
         experiment, random = Experiment(seed=seed), Random(seed)
         while (verdict := experiment.verdict()) is None:
             arm = experiment.next_arm()
             experiment.record(arm, exp(random.gauss(0, 0.6)) * (0.7 if arm is Arm.CANDIDATE else 1))
         decided.append(verdict.decision)
     assert decided.count(Decision.ROLLED_BACK) <= 1
-    assert decided.count(Decision.KEPT) >= 7
+    assert decided.count(Decision.KEPT) >= 15
 
 
 def long_tails(typical: float, every: int, times: float) -> Callable[[Arm, Random], float]:
@@ -235,7 +235,7 @@ def test_a_candidate_that_is_faster_typically_and_not_in_the_mean_is_not_kept(
 ) -> None:
     """Review: a step in 30 that takes 6 times makes 6 % faster steps 9.7 % slower in the mean: kept 150 of 150."""
     tails = long_tails(typical, every, times)
-    for seed in range(6):
+    for seed in range(10):
         experiment, random = Experiment(seed=seed), Random(seed)
         while (verdict := experiment.verdict()) is None:
             arm = experiment.next_arm()
@@ -269,3 +269,62 @@ def test_an_undecided_experiment_says_how_many_more_launches_it_needs() -> None:
     verdict = run(0.05, lambda _step, random: exp(random.gauss(0, 0.6)), seed=1)
     assert verdict.decision is Decision.INCONCLUSIVE
     assert "it needs about" in verdict.reason
+
+
+def test_a_large_gain_is_kept_within_a_few_hundred_launches() -> None:
+    """With the long launches that were not seen charged at 6 times the usual one, 5 % need many, 30 % need few."""
+    launches = [run(0.3, steady, seed=seed) for seed in range(10)]
+    assert all(verdict.decision is Decision.KEPT for verdict in launches)
+    assert max(verdict.kept_launches + verdict.candidate_launches for verdict in launches) <= 450
+    small = [run(0.05, steady, seed=seed) for seed in range(5)]
+    assert max(verdict.kept_launches + verdict.candidate_launches for verdict in small) <= 1500
+    assert all(verdict.kept_launches < 0.8 * verdict.candidate_launches for verdict in small)
+
+
+def test_a_clock_that_is_throttled_from_time_to_time_hides_no_gain() -> None:
+    """A third of the time a launch takes 30 % longer; jumps within long slots looked as if the gain came late."""
+    decided = []
+    for seed in range(20):
+        offset = 37 * seed
+
+        def throttled(step: int, random: Random, offset: int = offset) -> float:
+            return exp(random.gauss(0, 0.02)) * (1.3 if (step + offset) // 150 % 3 == 0 else 1.0)
+
+        decided.append(run(0.05, throttled, seed=seed).decision)
+    assert decided.count(Decision.KEPT) >= 18
+
+
+def test_a_candidate_with_the_noise_of_two_speeds_is_not_dropped_after_three_blocks() -> None:
+    """One launch in five takes twice as long, with any value."""
+
+    def two_speeds(_step: int, random: Random) -> float:
+        return exp(random.gauss(0, 0.02)) * (2.0 if random.random() < 0.2 else 1.0)
+
+    assert [run(0.1, two_speeds, seed=seed).decision for seed in range(20)].count(Decision.ROLLED_BACK) <= 6
+
+
+def test_a_declared_worst_case_says_how_many_launches_a_gain_needs() -> None:
+    def launches(worst: float) -> int:
+        experiment, random = Experiment(seed=4, rules=Rules().declared(worst, None, None)), Random(4)
+        while (verdict := experiment.verdict()) is None:
+            arm = experiment.next_arm()
+            experiment.record(arm, steady(0, random) * (0.9 if arm is Arm.CANDIDATE else 1.0))
+        assert verdict.decision is Decision.KEPT
+        assert f"{worst:g} times" in verdict.reason
+        return verdict.candidate_launches
+
+    assert launches(2.0) < launches(6.0) < launches(12.0)
+
+
+def test_launches_that_a_program_declares_as_not_settled_drop_no_candidate() -> None:
+    """Three launches that compile take 20 times as long: without a declaration that is a candidate to be dropped."""
+    decided = {}
+    for settle in (None, 4):
+        experiment, random, seen = Experiment(seed=4, rules=Rules().declared(None, settle, None)), Random(4), 0
+        while (verdict := experiment.verdict()) is None:
+            arm = experiment.next_arm()
+            seen += arm is Arm.CANDIDATE
+            compiling = 20.0 if arm is Arm.CANDIDATE and seen <= 3 else 1.0
+            experiment.record(arm, compiling * steady(0, random) * (0.9 if arm is Arm.CANDIDATE else 1))
+        decided[settle] = verdict.decision
+    assert decided == {None: Decision.ROLLED_BACK, 4: Decision.KEPT}

@@ -12,7 +12,7 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from kernelcast.runtime.settings.secrets import without_secrets
+from kernelcast.runtime.settings.masking import without_secrets
 from kernelcast.runtime.settings.yaml_file import read_yaml
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.options import did_you_mean

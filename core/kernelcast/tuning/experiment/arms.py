@@ -2,6 +2,13 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import inf
+from typing import Final
+
+from kernelcast.wire.errors import TunableError
+
+LONGEST_DECLARED: Final = 200
+"""Launches after a change that a program may declare as not settled."""
 
 
 class Arm(StrEnum):
@@ -40,6 +47,7 @@ class ExperimentVerdict:
         candidate_launches: Launches or steps on the candidate, those that are not compared included.
         settle: Launches after a change of configuration that were not compared.
         is_early: Whether a slow candidate was dropped before it had time to settle.
+        first_launches: Times of the candidate's first launches, in usual ones of the kept configuration.
     """
 
     decision: Decision
@@ -53,6 +61,7 @@ class ExperimentVerdict:
     candidate_launches: int = 0
     settle: int = 0
     is_early: bool = False
+    first_launches: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +77,16 @@ class Rules:
         settle: Launches after a change of configuration that are not compared; more where the times show it.
         short_launches: Compared launches of a slot in the first blocks, in which a slow candidate is noticed.
         slot_launches: Compared launches of a slot in later blocks.
-        look_launches: Launches of each slot of the long blocks, which show what only a long stay on a configuration
-            shows; 0 for none.
+        look_launches: Launches of each slot of a look, which shows what only a long stay on a configuration shows;
+            0 for none. With patience, twice as many.
         race_ratio: A candidate whose two last launches both take longer than this times the kept median is dropped,
             if the noise of the kept configuration does not explain it.
-        patience: Further launches of the race in which such a candidate may settle. The long blocks come first then.
+        patience: Further launches of the race in which such a candidate may settle. Two looks come first then.
         harmful_ratio: A candidate is dropped when the median of at least three blocks is above this, with the same
             condition.
         minimum_blocks: Blocks after which a candidate can be kept.
         maximum_pending: Launches of the candidate without a record, above which the kept configuration runs.
+        run_seconds: Time in which a candidate must pay back what its first launches took beyond later ones.
     """
 
     minimum_gain: float = 0.01
@@ -86,17 +96,39 @@ class Rules:
     settle: int = 1
     short_launches: int = 2
     slot_launches: int = 4
-    look_launches: int = 64
+    look_launches: int = 34
     race_ratio: float = 1.5
     patience: int = 0
     harmful_ratio: float = 1.1
     minimum_blocks: int = 10
     maximum_pending: int = 24
+    run_seconds: float = 3600.0
 
     @property
     def look_blocks(self) -> int:
-        """Number of long blocks."""
-        return 2 if self.look_launches else 0
+        """Number of looks without further ones that the times ask for."""
+        return (2 if self.patience else 1) if self.look_launches else 0
+
+    def declared(self, worst: float | None, settle: int | None, run_seconds: float | None) -> "Rules":
+        """Return the rules with what a program declares; None leaves a limit as it is.
+
+        Raises:
+            TunableError: A value cannot be used.
+        """
+        if worst is not None and not 1 < worst < inf:
+            raise TunableError(
+                f"worst is {worst!r}; it must be a number above 1: the longest launch over a typical one"
+            )
+        if settle is not None and not 1 <= settle <= LONGEST_DECLARED:
+            raise TunableError(f"settle is {settle!r}; it must be a number of launches from 1 to {LONGEST_DECLARED}")
+        if run_seconds is not None and not run_seconds > 0:
+            raise TunableError(f"run_seconds is {run_seconds!r}; it must be above 0")
+        return replace(
+            self,
+            worst=self.worst if worst is None else worst,
+            settle=self.settle if settle is None else settle,
+            run_seconds=self.run_seconds if run_seconds is None else run_seconds,
+        )
 
     def by_epoch(self) -> "Rules":
         """Return the rules for launches that are sums of many steps, as epochs and whole runs are."""

@@ -11,7 +11,8 @@ from statistics import fmean, median, stdev
 from typing import Final, NamedTuple
 
 from kernelcast.tuning.experiment.arms import Arm, Rules
-from kernelcast.tuning.experiment.evidence import Block, Evidence, Tail, body_limit
+from kernelcast.tuning.experiment.evidence import SCALE_OF_MEDIAN, Block, Evidence, Tail, body_limit
+from kernelcast.tuning.experiment.schedule import BlockKind
 
 SLOPE_PAIRS: Final = 8
 """Neighbouring launches of one arm with different items, from which the effect of the items is estimated."""
@@ -23,9 +24,11 @@ DIFFERENT_ITEMS_ERRORS: Final = 4.0
 LEVEL_LAUNCHES: Final = 8
 """Launches of the kept configuration whose median is the level: those of the half, and of halves before it."""
 LONG_SETTLING: Final = 6
-"""Launches before a configuration has settled from which on the long blocks are compared, too.
+"""Launches before a configuration has settled from which on looks are compared, too.
 
 Before, they are left out, because drift within them is large; their long launches count."""
+MEDIAN_ERROR: Final = 1.25
+"""Standard error of a median over that of a mean, for normal noise."""
 
 
 class LaunchRecord(NamedTuple):
@@ -43,12 +46,12 @@ class OpenBlock:
 
     Attributes:
         open: Launches that have neither a record nor been skipped.
-        is_look: Whether it is a long one.
+        kind: Its kind.
         halves: The records of the two halves.
     """
 
     open: int
-    is_look: bool = False
+    kind: BlockKind = BlockKind.COUNTERBALANCED
     halves: tuple[list[LaunchRecord], list[LaunchRecord]] = field(default_factory=lambda: ([], []))
 
 
@@ -107,7 +110,10 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
             if new and old:
                 differences.append((_body(new, limit), _body(old, limit)))
                 launches += len(new)
-        if differences and (not block.is_look or settle > LONG_SETTLING):
+        is_compared = block.kind is BlockKind.COUNTERBALANCED or (
+            block.kind is BlockKind.LOOK and settle > LONG_SETTLING
+        )
+        if differences and is_compared:
             new_body, old_body = (fmean(side) for side in zip(*differences, strict=True))
             bodies.append(Block(new_body, old_body, launches))
     if not bodies:
@@ -116,15 +122,51 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
     return Evidence(bodies, new_tail, old_tail, rules.level)
 
 
-def look_ratio(blocks: Sequence[OpenBlock]) -> float | None:
-    """Return the ratio of the arms in the later halves of long slots; None without long blocks."""
-    differences = []
+class Look(NamedTuple):
+    """Log-ratio of the later halves of long slots, and its standard error."""
+
+    log_ratio: float
+    error: float
+    pairs: int
+
+
+def look(blocks: Sequence[OpenBlock], noise: float) -> Look | None:
+    """Return what long slots say; None without any.
+
+    Args:
+        blocks: The blocks.
+        noise: Standard deviation of log times.
+    """
+    differences: list[float] = []
+    launches: list[int] = []
     for block in blocks:
-        for half in block.halves if block.is_look else ():
-            times = _by_arm(half, 0.0, len(half) // 4)
-            if all(times.values()):
-                differences.append(median(times[Arm.CANDIDATE]) - median(times[Arm.KEPT]))
-    return exp(fmean(differences)) if differences else None
+        slots = [_later(half, arm) for half in block.halves for arm in _order(half)]
+        if block.kind is not BlockKind.LOOK or not all(slots):
+            continue
+        one, two, three, four = map(median, slots)
+        sign = 1 if _order(block.halves[0])[1] is Arm.CANDIDATE else -1
+        # A slot against those before and after it, so that a steady drift cancels out.
+        differences += sign * (two - (one + three) / 2), sign * ((two + four) / 2 - three)
+        launches.append(min(map(len, slots)))
+    pairs = len(differences)
+    if not pairs:
+        return None
+    own = noise * sqrt(1.5 / median(launches))
+    middle = median(differences)  # the level can jump within a pair
+    spread = SCALE_OF_MEDIAN * median([abs(one - middle) for one in differences])
+    return Look(middle, MEDIAN_ERROR * max(own, spread) / sqrt(pairs), pairs)
+
+
+def _order(half: Sequence[LaunchRecord]) -> tuple[Arm, Arm]:
+    """Return the arms of the two slots of a half, first to last."""
+    is_candidate_first = bool(half) and half[0].arm is Arm.CANDIDATE
+    return (Arm.CANDIDATE, Arm.KEPT) if is_candidate_first else (Arm.KEPT, Arm.CANDIDATE)
+
+
+def _later(half: Sequence[LaunchRecord], arm: Arm) -> list[float]:
+    own = [record for record in half if record.arm is arm]
+    longest = max((record.position for record in own), default=0)
+    return [record.time for record in own if 2 * record.position > longest]
 
 
 def _by_arm(half: Sequence[LaunchRecord], slope: float, settle: int) -> dict[Arm, list[float]]:

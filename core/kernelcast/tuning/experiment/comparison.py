@@ -5,16 +5,17 @@ Out: `result`. An *analysis* tests all complete blocks; it is an interim analysi
 """
 
 from collections import OrderedDict
+from enum import Enum
 from math import ceil, exp, inf, isfinite, log
 from statistics import median
 from typing import Final, NamedTuple
 
 from kernelcast.tuning.experiment.arms import Arm, Decision, Rules
-from kernelcast.tuning.experiment.blocks import ItemSlope, LaunchRecord, OpenBlock, evidence, look_ratio
+from kernelcast.tuning.experiment.blocks import ItemSlope, LaunchRecord, Look, OpenBlock, evidence, look
 from kernelcast.tuning.experiment.evidence import Evidence
 from kernelcast.tuning.experiment.lag import Lag
 from kernelcast.tuning.experiment.noise import Noise
-from kernelcast.tuning.experiment.schedule import Launch, LaunchRole
+from kernelcast.tuning.experiment.schedule import RACE_LAUNCHES, BlockKind, Launch, LaunchRole
 from kernelcast.tuning.experiment.settling import Stay, settled_after
 
 HARM_BLOCKS: Final = 3
@@ -27,6 +28,14 @@ MAX_UNRECORDED: Final = 4096
 """Launches that wait for their times; of more, the oldest counts as never timed."""
 LONGEST_SETTLING: Final = 33
 """Launches after a change that are left out at most."""
+LOOK_ERRORS: Final = 1.5
+"""Standard errors by which long slots must say that a candidate is faster, or that it gains what is looked for."""
+CLEAR_ERRORS: Final = 5.0
+"""Standard errors by which they must differ from short ones to say the contrary."""
+MIN_PAIRS: Final = 4
+"""Pairs of long slots that can say the contrary."""
+MOST_PAIRS: Final = 8
+"""Pairs from which on their mean is taken as it is."""
 ANALYSE_EVERY: Final = 1.2
 """Growth of the compared launches between two interim analyses, which take processor time in the program."""
 
@@ -74,6 +83,8 @@ class Comparison:
         self._noise = Noise()
         self._attributed = attributed
         self._judges = judges
+        self.wanted = BlockKind.COUNTERBALANCED
+        """Kind of the next block that would help most."""
         self._no_more_blocks = False
         self._analysed_launches = 0
 
@@ -128,6 +139,14 @@ class Comparison:
         found = self._evidence()
         return (found.estimate, found.bounds(last=last)) if found is not None else (None, None)
 
+    @property
+    def first_launches(self) -> tuple[float, ...]:
+        """Times of the candidate's first launches, in usual ones of the kept configuration."""
+        if len(self._baseline) < BASELINE_RECORDS:
+            return ()
+        usual = median(self._baseline)
+        return tuple(_ratio(log_time - usual) for log_time in self._race)
+
     def proved_slower(self) -> bool:
         """Whether the candidate is proved slower, by an estimate of at least the smallest gain worth keeping."""
         found = self._evidence()
@@ -172,19 +191,20 @@ class Comparison:
             self._baseline.append(log_time)
 
     def _block(self, launch: Launch) -> OpenBlock:
-        return self._open.setdefault(launch.block, OpenBlock(launch.block_launches, launch.is_look))
+        return self._open.setdefault(launch.block, OpenBlock(launch.block_launches, launch.kind))
 
     # Drop a candidate whose last two launches were both much slower than the baseline, once its patience is over.
     def _judge_race(self) -> None:
-        if len(self._race) < 2 or len(self._baseline) < BASELINE_RECORDS:
+        settled = self._race[max(0, self._rules.settle - 1) :]
+        if len(settled) < 2 or len(self._baseline) < BASELINE_RECORDS:
             return
-        slower = min(self._race[-2:]) - median(self._baseline)
+        slower = min(settled[-2:]) - median(self._baseline)
         allowed = max(log(self._rules.race_ratio), self._noise.race_limit())
         if slower <= allowed:
             self.has_raced = True
-        elif len(self._race) >= 2 + self._rules.patience:
+        elif len(settled) >= 2 + self._rules.patience:
             limit = f"the limit is {exp(allowed):.3g}"
-            after = f" after {len(self._race)}" if self._rules.patience else ""
+            after = f" after {len(self._race)}" if len(self._race) > RACE_LAUNCHES else ""
             reason = f"two launches in a row took at least {_ratio(slower):.2f} times the kept time{after}; {limit}"
             self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, _ratio(slower), is_early=True))
 
@@ -215,7 +235,8 @@ class Comparison:
             return
         is_harm_possible = len(self._blocks) <= HARM_LAST and not last
         launches = sum(len(half) for block in self._blocks for half in block.halves)
-        if not (last or is_harm_possible or launches >= ANALYSE_EVERY * self._analysed_launches):
+        is_look = bool(self._blocks) and self._blocks[-1].kind is not BlockKind.COUNTERBALANCED
+        if not (last or is_harm_possible or is_look or launches >= ANALYSE_EVERY * self._analysed_launches):
             return
         self._analysed_launches = launches
         self.settle = settled_after(self._stays, self._noise.deviation, self._least_settle)
@@ -226,7 +247,7 @@ class Comparison:
             return
         if is_harm_possible and self._is_harmful(found):
             return
-        looks = sum(block.is_look for block in self._blocks)
+        looks = sum(block.kind is BlockKind.LOOK for block in self._blocks)
         if last or (found.blocks >= self._rules.minimum_blocks and looks >= self._rules.look_blocks):
             self._judge(found, last=last)
 
@@ -239,24 +260,35 @@ class Comparison:
         least = 1 if self._rules.patience else HARM_BLOCKS
         if found.blocks < least:
             return False
-        middle = found.median
+        middle = found.quartile
         if log(middle) <= max(log(self._rules.harmful_ratio), self._noise.harm_limit(self._rules, found.blocks)):
             return False
-        reason = f"the median of {found.blocks} blocks is {middle:.3f} times the kept time"
+        reason = f"three quarters of {found.blocks} blocks took at least {middle:.3f} times the kept time"
         self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, middle, is_early=True))
         return True
 
-    # Kept: proved faster, and the estimate reaches the smallest gain. Rolled back: that gain is excluded. Where the
-    # long blocks say the contrary, a configuration shows later what it costs: slots become longer, and it goes on.
+    # Kept: proved faster, and the estimate reaches the smallest gain. Rolled back: that gain is excluded. Long slots
+    # must say the same. Where they say the contrary, a configuration shows later what it costs: slots become longer,
+    # and it goes on. Where they say neither, there are more of them.
     def _judge(self, found: Evidence, *, last: bool) -> None:
         least = 1 - self._rules.minimum_gain
         gain = f"{self._rules.minimum_gain:.1%}"
-        look = look_ratio(self._blocks)
+        long = look(self._blocks, self._noise.deviation)
         is_faster = found.estimate <= least and found.is_below(1.0, last=last)
         is_useless = not is_faster and found.is_above(least, last=last)
-        if not last and look is not None and ((is_faster and look >= 1) or (is_useless and look <= least)):
+        is_body_faster = found.estimate <= least and found.is_body_below
+        says = _compare_look(long, found.estimate, self._rules.minimum_gain, is_faster=is_body_faster)
+        is_decided = is_faster or is_useless
+        self.wanted = BlockKind.COUNTERBALANCED
+        if says is LookSays.NEITHER and (is_body_faster or is_useless):
+            self.wanted = BlockKind.LOOK
+        elif long and is_body_faster and found.needs_stays:
+            self.wanted = BlockKind.STAY
+        if not last and is_decided and says is LookSays.CONTRARY:
             self._least_settle = self.settle = min(4 * self.settle + 1, LONGEST_SETTLING)
-        elif is_faster and (look is None or look < 1):
+        elif not last and is_decided and says is LookSays.NEITHER:
+            return
+        elif is_faster and (says is LookSays.SAME or (long is not None and long.log_ratio <= log(found.estimate) / 2)):
             reason = f"proved faster in the mean, long launches up to {self._rules.worst:g} times the usual included"
             self._conclude(ComparisonDecision(Decision.KEPT, reason, last=last))
         elif is_useless:
@@ -282,6 +314,33 @@ class Comparison:
             reason = f"times follow the configuration {lag} launches later; wait for the device in each step"
             result = ComparisonDecision(Decision.INCONCLUSIVE, reason, last=result.last)
         self.result = result
+
+
+class LookSays(Enum):
+    """What long slots say about a decision by short ones."""
+
+    SAME = "same"
+    NEITHER = "neither"
+    CONTRARY = "contrary"
+
+
+def _compare_look(long: Look | None, ratio: float, minimum_gain: float, *, is_faster: bool) -> LookSays:
+    """Compare long slots with the ratio of short ones, by which a candidate is faster, or not faster enough."""
+    if long is None:
+        return LookSays.SAME
+    is_sure = long.pairs >= MOST_PAIRS
+    errors = 0.0 if is_sure else LOOK_ERRORS * long.error
+    half = log(ratio) / 2
+    if is_faster:
+        if long.log_ratio <= half and long.log_ratio + errors <= 0:
+            return LookSays.SAME
+        is_contrary = long.log_ratio > half
+    else:
+        if long.log_ratio + errors > log(1 - minimum_gain):
+            return LookSays.SAME
+        is_contrary = True
+    is_clear = is_sure or abs(long.log_ratio - log(ratio)) > CLEAR_ERRORS * long.error
+    return LookSays.CONTRARY if is_contrary and is_clear and long.pairs >= MIN_PAIRS else LookSays.NEITHER
 
 
 def _ratio(log_ratio: float) -> float:

@@ -22,7 +22,7 @@ Garwood, Fiducial Limits for the Poisson Distribution, Biometrika 28 (1936).
 
 from collections.abc import Callable, Sequence
 from math import erfc, exp, hypot, inf, log, pi, sqrt
-from statistics import NormalDist, median
+from statistics import NormalDist
 from typing import Final, NamedTuple
 
 MIXTURE: Final = 4.0
@@ -31,9 +31,8 @@ SCALE_OF_MEDIAN: Final = 1.4826
 """Standard deviation over median magnitude, of normal noise."""
 FAR_BELOW: Final = -30.0
 """Standard deviations from which on the normal distribution is replaced by its asymptotic form."""
-TAIL_ERROR: Final = 0.003
+TAIL_ERROR: Final = 0.005
 """Error of the bound of long launches."""
-TAIL_DEVIATIONS: Final = NormalDist().inv_cdf(1 - TAIL_ERROR)
 MANY_EVENTS: Final = 8
 """Long launches from which on their own sum says what they cost."""
 RARE: Final = -log(TAIL_ERROR)
@@ -58,6 +57,7 @@ class Tail:
         worst: Longest launch that is reckoned with, in typical launches.
 
     Attributes:
+        launches: Launches of the arm.
         mean: Mean cost a launch, as measured.
         error: Error of the mean, for many long launches.
         has_many: Whether so many were seen that their own sum says what they cost.
@@ -65,13 +65,16 @@ class Tail:
 
     def __init__(self, excess: Sequence[float], worst: float) -> None:
         events = [one for one in excess if one > 0]
-        launches = max(1, len(excess))
+        self.launches = launches = max(1, len(excess))
         longest = max(events, default=0.0)
         self.has_many = len(events) >= MANY_EVENTS
         self.mean = sum(events) / launches
-        self.error = TAIL_DEVIATIONS * sqrt(sum(one * one for one in events)) / launches
+        few_most = poisson_most(len(events))
+        # As of events of one size, whose number has an exact bound; the normal one is too low for a dozen events.
+        deviations = (few_most - len(events)) / sqrt(max(1, len(events)))
+        self.error = deviations * sqrt(sum(one * one for one in events)) / launches
         self._unseen = RARE / launches * max(0.0, (1 - BODY_SHARE) * (worst - 1) - longest)
-        self._few_most = poisson_most(len(events)) / launches * max(worst - 1, longest)
+        self._few_most = few_most / launches * max(worst - 1, longest)
 
     def least(self) -> float:
         """Return the lower bound of the cost a launch."""
@@ -138,9 +141,9 @@ class Evidence:
         self._scale = 1.0
 
     @property
-    def median(self) -> float:
-        """The median over the blocks of their ratios; long launches count as those at the limit."""
-        return median([block.new / block.old for block in self._blocks])
+    def quartile(self) -> float:
+        """The ratio that three quarters of the blocks exceed; long launches count as those at the limit."""
+        return sorted(block.new / block.old for block in self._blocks)[self.blocks // 4]
 
     @property
     def estimate(self) -> float:
@@ -150,6 +153,20 @@ class Evidence:
     def is_below(self, ratio: float, *, last: bool) -> bool:
         """Whether the data prove that the true ratio is lower; `last`: this is the last analysis."""
         return self._proved(*self._score(ratio, tails_most(self._new, self._old, ratio)), last=last)
+
+    @property
+    def is_body_below(self) -> bool:
+        """Whether the bodies alone prove that the candidate is faster."""
+        return self._proved(*self._score(1.0, 0.0), last=False)
+
+    @property
+    def needs_stays(self) -> bool:
+        """Whether long launches that were not seen are what is missing most to prove that the candidate is faster."""
+        _, squares = self._score(1.0, 0.0)
+        # What each further launch would take from a bound: that of the tails falls with 1 / n, that of the body with
+        # its root.
+        body = least_total(squares, self._log_limit) * self._scale / self.launches
+        return not self._new.mean and self._new.most(0.0) / self._new.launches > body / (2 * self.launches)
 
     def is_above(self, ratio: float, *, last: bool) -> bool:
         """Whether the data prove that the true ratio is higher, launches that were not seen left out."""
@@ -168,7 +185,7 @@ class Evidence:
         gain = 1 - self.estimate
         if gain <= 0:
             return inf
-        _, squares = self._score(self.estimate, self._new.mean - self.estimate * self._old.mean)
+        _, squares = self._score(self._new_body / self._old_body, 0.0)
         body = self._last_limit * sqrt(squares) * self._scale / self.launches
         tails = tails_most(self._new, self._old, 1.0) - self._new.mean + self._old.mean
         # The body's error falls with the root of the number; that of the tails with the number, as few were seen.
@@ -196,6 +213,12 @@ def log_e_value(total: float, squares: float) -> float:
     if scaled < FAR_BELOW:  # 0.5 * scaled**2 and the logarithm of the mass would cancel out
         return log(sqrt(2 / pi) / -scaled) + 0.5 * log(MIXTURE / spread)
     return 0.5 * scaled * scaled + log(erfc(-scaled / sqrt(2))) + 0.5 * log(MIXTURE / spread)
+
+
+def least_total(squares: float, log_limit: float) -> float:
+    """Return the sum of scores with these squares, without its sign, whose e-value is about `log_limit`."""
+    spread = squares + MIXTURE
+    return sqrt(2 * spread * max(0.0, log_limit - log(2) + 0.5 * log(spread / MIXTURE)))
 
 
 def _edge(is_excluded: Callable[[float], bool], inside: float, outside: float) -> float:

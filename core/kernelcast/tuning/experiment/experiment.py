@@ -63,7 +63,7 @@ class Experiment:
         if self._verdict is not None:
             kept = self._verdict.decision is Decision.KEPT
             return Launch(-1, Arm.CANDIDATE if kept else Arm.KEPT, LaunchRole.IDLE, -1)
-        self._schedule.settle = self._first.settle
+        self._schedule.settle, self._schedule.wanted = self._first.settle, self._first.wanted
         if self._first.has_raced and self.rules.patience:
             self._schedule.end_race()
         launch = self._schedule.idle() if self._must_wait() else self._schedule.next()
@@ -158,4 +158,5 @@ class Experiment:
             candidate_launches=self._launches[Arm.CANDIDATE],
             settle=self._first.settle,
             is_early=result.is_early,
+            first_launches=self._first.first_launches,
         )

@@ -5,7 +5,9 @@ after each change that is not compared (x), and a gap of one idle launch (i)::
 
     baseline k k k k, race c c c, block i kk xcc cc xkk, block xcc xkk kk xcc
 
-Six short blocks come first, then two with long slots (*looks*), then blocks of a few launches to the end.
+Six short blocks come first, then one with long slots (a *look*), then blocks of a few launches to the end. Where the
+experiment asks for them, further looks come, and *stays*: many launches of the candidate between few of the kept
+configuration, which show its rare long launches at the least cost.
 """
 
 from collections import deque
@@ -22,8 +24,14 @@ RACE_LAUNCHES: Final = 3
 """Launches of the candidate before the first block; a much slower candidate is dropped after two of them."""
 LONGEST_GAP: Final = 2
 """Idle launches before a block are 0 to 2, at random, so that no period of the load stays in step with the blocks."""
-SHORT_BLOCKS: Final = 6
+BLOCKS_BEFORE_LOOK: Final = 6
 """Short blocks at the start."""
+SHORT_BLOCKS: Final = 14
+"""Short blocks with those after the look: a large gain is proved in them."""
+STAY_LAUNCHES: Final = 128
+"""Launches of the candidate in a stay."""
+STAY_KEPT: Final = 8
+"""Launches of the kept configuration before and after it."""
 SLOTS_OF_SETTLING: Final = 4
 """Compared launches of a slot for each that is not, where a configuration settles late."""
 LONGEST_SLOT: Final = 48
@@ -42,6 +50,16 @@ class LaunchRole(Enum):
     """Belongs to a slot of a block. It is compared if the configuration has settled by then."""
 
 
+class BlockKind(Enum):
+    """Kind of a block."""
+
+    COUNTERBALANCED = "counterbalanced"
+    """A few launches in each of four slots; its contrast is evidence about the mean."""
+    LOOK = "look"
+    """The same with long slots, which show what only a long stay on a configuration shows."""
+    STAY = "stay"
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One launch or step of an experiment.
@@ -53,7 +71,7 @@ class Launch:
         block: The block that it belongs to; `RACE_BLOCK` before the first.
         slot: Position of its slot among the four of its block; -1 for other launches.
         position: Launches in a row on this configuration before it.
-        is_look: Whether its block is a long one.
+        kind: Kind of its block.
         block_launches: Launches of all slots of its block.
     """
 
@@ -63,7 +81,7 @@ class Launch:
     block: int
     slot: int = -1
     position: int = 0
-    is_look: bool = False
+    kind: BlockKind = BlockKind.COUNTERBALANCED
     block_launches: int = 0
 
 
@@ -72,7 +90,7 @@ class _Planned(NamedTuple):
     role: LaunchRole
     block: int
     slot: int = -1
-    is_look: bool = False
+    kind: BlockKind = BlockKind.COUNTERBALANCED
     block_launches: int = 0
 
 
@@ -81,6 +99,7 @@ class LaunchSchedule:
 
     Attributes:
         settle: Launches after a change that are not compared; the experiment raises it as it learns.
+        wanted: Kind of the next block that the experiment asks for; stays alternate with counterbalanced blocks.
         new: Launches planned on the candidate so far.
         compared: Those of them that are compared; those of long blocks come on top.
         blocks: Blocks begun so far.
@@ -93,9 +112,11 @@ class LaunchSchedule:
         self._last, self._position = Arm.KEPT, -1
         self._planned: deque[_Planned] = deque()
         self._planned.extend(_Planned(Arm.KEPT, LaunchRole.IDLE, RACE_BLOCK) for _ in range(BASELINE_LAUNCHES))
-        race = RACE_LAUNCHES + rules.patience
+        race = RACE_LAUNCHES + rules.patience + max(0, rules.settle - 1)
         self._planned.extend(_Planned(Arm.CANDIDATE, LaunchRole.RACE, RACE_BLOCK) for _ in range(race))
         self.settle = rules.settle
+        self.wanted = BlockKind.COUNTERBALANCED
+        self._last_kind = BlockKind.COUNTERBALANCED
         self.new = self.compared = 0
         self.blocks = 0
 
@@ -107,7 +128,8 @@ class LaunchSchedule:
     @property
     def exhausted(self) -> bool:
         """Whether another block could exceed the limit of launches on the candidate."""
-        return not self._planned and self.compared + 2 * self._slot_launches() > self._rules.maximum_new
+        slots = 1 if self._kind() is BlockKind.STAY else 2
+        return not self._planned and self.compared + slots * self._slot_launches() > self._rules.maximum_new
 
     def end_race(self) -> None:
         """Plan no further launch of the race: the candidate has settled."""
@@ -124,37 +146,48 @@ class LaunchSchedule:
             self._plan_block()
         return self._launch(self._planned.popleft())
 
-    def _is_look(self) -> bool:
-        first = 0 if self._rules.patience else SHORT_BLOCKS
-        return first <= self.blocks < first + self._rules.look_blocks
+    def _kind(self) -> BlockKind:
+        """Kind of the next block."""
+        first = 0 if self._rules.patience else BLOCKS_BEFORE_LOOK
+        if first <= self.blocks < first + self._rules.look_blocks:
+            return BlockKind.LOOK
+        return BlockKind.COUNTERBALANCED if self._last_kind is self.wanted else self.wanted
 
     def _slot_launches(self) -> int:
         """Compared launches of each slot of the next block."""
-        if self._is_look():
-            return self._rules.look_launches
+        kind = self._kind()
+        if kind is BlockKind.STAY:
+            return STAY_LAUNCHES
+        if kind is BlockKind.LOOK:
+            return self._rules.look_launches * (2 if self._rules.patience else 1)
         is_short = self.blocks < SHORT_BLOCKS and not self._rules.patience
         least = self._rules.short_launches if is_short else self._rules.slot_launches
         # Where a change costs time, long slots have fewer changes.
         return max(least, min(SLOTS_OF_SETTLING * self.settle, LONGEST_SLOT) if self.settle > 1 else 0)
 
-    # A gap, then four slots in the order ABBA or BAAB; ABAB or BABA in a look, whose stays are of one length then.
-    # After each change of the arm, launches are added that are not compared.
+    # A gap, then four slots in the order ABBA or BAAB; ABAB or BABA in a look, whose stays are of one length then; ABA
+    # in a stay. After each change of the arm, launches are added that are not compared.
     def _plan_block(self) -> None:
-        is_look, launches = self._is_look(), self._slot_launches()
+        kind, launches = self._kind(), self._slot_launches()
+        self._last_kind = kind
         block, self.blocks = self.blocks, self.blocks + 1
         last = self._last
         for _ in range(self._random.randrange(LONGEST_GAP + 1)):
             self._planned.append(_Planned(Arm.KEPT, LaunchRole.IDLE, block))
             last = Arm.KEPT
         first, second = (Arm.KEPT, Arm.CANDIDATE) if self._random.random() < 0.5 else (Arm.CANDIDATE, Arm.KEPT)
-        order = (first, second, first, second) if is_look else (first, second, second, first)
+        order = [(arm, launches) for arm in (first, second, second, first)]
+        if kind is BlockKind.LOOK:
+            order = [(arm, launches) for arm in (first, second, first, second)]
+        elif kind is BlockKind.STAY:
+            order = [(Arm.KEPT, STAY_KEPT), (Arm.CANDIDATE, launches), (Arm.KEPT, STAY_KEPT)]
         slots = []
-        for arm in order:
-            slots.append((arm, launches + (self.settle if arm is not last and not is_look else 0)))
+        for arm, number in order:
+            slots.append((arm, number + (self.settle if arm is not last and kind is not BlockKind.LOOK else 0)))
             last = arm
         total = sum(number for _, number in slots)
         for slot, (arm, number) in enumerate(slots):
-            self._planned.extend(_Planned(arm, LaunchRole.COMPARED, block, slot, is_look, total) for _ in range(number))
+            self._planned.extend(_Planned(arm, LaunchRole.COMPARED, block, slot, kind, total) for _ in range(number))
 
     def _launch(self, planned: _Planned) -> Launch:
         self._position = self._position + 1 if planned.arm is self._last else 0
@@ -165,13 +198,13 @@ class LaunchSchedule:
             planned.block,
             planned.slot,
             self._position,
-            planned.is_look,
+            planned.kind,
             planned.block_launches,
         )
         self._number += 1
         self._last = planned.arm
         if planned.arm is Arm.CANDIDATE:
             self.new += 1
-            is_counted = planned.role is LaunchRole.COMPARED and not planned.is_look
+            is_counted = planned.role is LaunchRole.COMPARED and planned.kind is not BlockKind.LOOK
             self.compared += is_counted and self._position >= self.settle
         return launch

@@ -10,6 +10,7 @@ from statistics import fmean, median
 from typing import Final, NamedTuple
 
 from kernelcast.tuning.experiment.arms import Arm
+from kernelcast.tuning.experiment.evidence import SCALE_OF_MEDIAN
 
 BEGINNINGS: Final = (2, 3, 5, 9, 17, 33)
 """The launches of a stay before these positions, without the first, are compared with the later half of the stay."""
@@ -19,6 +20,8 @@ ERRORS: Final = 4.0
 """Standard errors of a difference, for many stays; more for few, whose standard error is itself uncertain."""
 FEW_STAYS: Final = 10.0
 MIN_STAYS: Final = 4
+TREND_ERRORS: Final = 4.0
+"""Standard errors from which on the level changes steadily."""
 
 
 Times = Sequence[float | None]
@@ -65,16 +68,25 @@ def _difference(times: Times, end: int, trend: float) -> float | None:
 
 
 def _trend(stays: Sequence[Stay]) -> float:
-    """Return the change of log times a launch within the later halves of stays, where a configuration has settled."""
-    total = weights = 0.0
-    for _, times in stays:
-        half, quarter = len(times) // 2, len(times) // 4
-        before, after = _median(times[half : half + quarter]), _median(times[len(times) - quarter :])
-        if before is not None and after is not None:
-            weight = float(quarter) ** 3  # the inverse of the variance of a slope
-            total += weight * (after - before) / (len(times) - half - quarter)
-            weights += weight
-    return total / weights if weights else 0.0
+    """Return the change of log times a launch within the later halves of stays; 0 where noise explains it.
+
+    It is the median of the longest stays, because the level can jump in one of them, as where the clock is throttled.
+    """
+    longest = max((len(times) for _, times in stays), default=0)
+    slopes = [one for _, times in stays if 2 * len(times) > longest and (one := _slope(times)) is not None]
+    if len(slopes) < MIN_STAYS:
+        return 0.0
+    trend = median(slopes)
+    spread = SCALE_OF_MEDIAN * median([abs(slope - trend) for slope in slopes])
+    return trend if abs(trend) > TREND_ERRORS * spread / sqrt(len(slopes)) else 0.0
+
+
+def _slope(times: Times) -> float | None:
+    half, quarter = len(times) // 2, len(times) // 4
+    before, after = _median(times[half : half + quarter]), _median(times[len(times) - quarter :])
+    if before is None or after is None:
+        return None
+    return (after - before) / (len(times) - half - quarter)
 
 
 def _median(times: Times) -> float | None:

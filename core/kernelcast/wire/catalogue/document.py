@@ -25,6 +25,7 @@ from kernelcast.wire.catalogue.devices import (
     device,
     energy,
     gpu,
+    health,
     nccl,
     nvlink,
     otel,
@@ -70,6 +71,7 @@ _SECTIONS: Final = MappingProxyType(
         ),
         "Devices, beyond DCGM": ("Data for which DCGM has no suitable row.", (*gpu.ROWS, gpu.GPU_UP, gpu.GPU_DETACHED)),
         "Devices, under OpenTelemetry's names": (_OTEL, otel.ROWS),
+        "Fabric, repairs, SRAM": ("Read once a minute.", health.ROWS),
         "NVLinks": ("One series for each link; `exporter.nvlink_links` selects the metrics.", nvlink.ROWS),
         "NCCL": (
             "From the files of NVIDIA's NCCL Inspector; off unless `exporter.nccl_inspector.directory` is set.",
@@ -83,7 +85,7 @@ _SECTIONS: Final = MappingProxyType(
             _ENGINES,
             inference.ROWS,
         ),
-        "GPUs and TPUs": ("For dashboards of mixed fleets.", accelerator.ROWS),
+        "Accelerators": ("For dashboards of mixed fleets.", accelerator.ROWS),
         "Forecasts, degradation and hints": (
             "The predictor writes these; the bridge exposes them.",
             forecast.ROWS,

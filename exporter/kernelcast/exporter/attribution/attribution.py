@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, Self
 
 from kernelcast.exporter.attribution.api_server import ApiServer
 from kernelcast.exporter.attribution.cgroup import PROC, CgroupMembership, membership, sees_host_pids
+from kernelcast.exporter.attribution.environment import JobEnvironment
 from kernelcast.exporter.attribution.gpu_ids import names_of
 from kernelcast.exporter.attribution.jobs import JobDirectory, Jobs
 from kernelcast.exporter.attribution.pod_labels import NO_PODS, PodLabelReader, PodLabels
@@ -34,6 +35,9 @@ POD_LABELS: Final = "pod_labels"
 RESOURCE_SLICES: Final = "resource_slices"
 SOURCES: Final = (KUBELET, POD_NAMES, JOBS, USERS, POD_LABELS, RESOURCE_SLICES)
 """Values of the label `source` of attribution's own metrics."""
+
+LABELS, INFO, OFF = FORMS = ("labels", "info", "off")
+"""Where the users of a GPU stand: on each of its series, on a series of each user, or nowhere."""
 
 KUBELET_SECONDS: Final = 10.0
 JOBS_SECONDS: Final = 2.0
@@ -107,6 +111,7 @@ class AttributionSettings:
     """Paths and addresses of the sources; tests pass others.
 
     Attributes:
+        form: Where the users of a GPU stand: one of `FORMS`.
         kubernetes: Whether to ask the kubelet: `auto` does where its socket is, at the start or later.
         socket: The kubelet's.
         shared_gpus: A GPU with several containers has each series once for each (dcgm-exporter's
@@ -123,6 +128,7 @@ class AttributionSettings:
         host_pids: Whether NVML's pids are valid in this pid namespace; None finds out.
     """
 
+    form: str = LABELS
     kubernetes: str = "auto"
     socket: Path = KUBELET_SOCKET
     shared_gpus: bool = False
@@ -162,6 +168,7 @@ class Attribution:
         self._pod_labels = Refreshed(POD_LABELS, self._pod_label_reader(), NO_PODS, pace=slowly, on_error=on_error)
         self._slices = Refreshed(RESOURCE_SLICES, self._slice_reader(), NO_DEVICES, pace=slowly, on_error=on_error)
         self._unknown_device = ""
+        self._environment = JobEnvironment(settings.proc)
         self._labels_missed: OrderedDict[Container, None] = OrderedDict()
         self._images_missed: OrderedDict[Container, None] = OrderedDict()
         self._jobs = Refreshed(
@@ -205,7 +212,15 @@ class Attribution:
             source.refresh()
 
     def labels_for(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
-        """The label sets of a GPU's device series: each series stands once for each set, at least once.
+        """The label sets of a GPU's device series, at least one: each series stands once for each set."""
+        return self.users_of(gpu) if self._settings.form == LABELS else (NO_LABELS,)
+
+    def owners_of(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
+        """The label sets of the series that name a GPU's users, where its own do not."""
+        return tuple(filter(None, self.users_of(gpu))) if self._settings.form == INFO else ()
+
+    def users_of(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
+        """The label sets of a GPU's users; one empty set where none is known.
 
         Several sets come from several jobs on one GPU, as with dcgm-exporter, and from `shared_gpus`.
         """
@@ -231,13 +246,16 @@ class Attribution:
             gpu: Where it runs.
             pid: In this process's own pid namespace.
         """
-        member = membership(pid, self._settings.proc)
+        member = None if self._settings.form == OFF else membership(pid, self._settings.proc)
         if member is None:
             return NO_LABELS
         if member.pod_uid:
             return self._of_pod(gpu, member)
-        found = {"hpc_job": member.job or self._only_job(gpu), "container": member.container_id[:SHORT_ID]}
-        if not member.container_id:
+        job, container = member.job or self._only_job(gpu), member.container_id
+        if not job and not container:
+            job = self._environment.job_of(pid)
+        found = {"hpc_job": job, "container": container if "-" in container else container[:SHORT_ID]}
+        if not container:
             found["user"] = user_of(pid, self._users.value, self._settings.proc)
         return {name: value for name, value in found.items() if value}
 

@@ -5,6 +5,7 @@
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
@@ -17,11 +18,12 @@ from kernelcast.exporter.nvml.sampling.processes import OTHER, OTHER_PID
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid_names import xid_name
 from kernelcast.wire.catalogue import Kind, Metric
-from kernelcast.wire.catalogue.devices import dcgm_exporter, device, gpu, nvlink
+from kernelcast.wire.catalogue.devices import dcgm_exporter, device, gpu, health, nvlink
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
-from kernelcast.wire.identity import LIVE, Device, Labels
+from kernelcast.wire.identity import LIVE, Device, Labels, labels
 
 RATIO_PER_PERCENT: Final = 0.01
+HEALTH_ROWS: Final = MappingProxyType({row.otlp_name: row for row in health.ROWS})
 ALL_ROWS: Final = CounterTable(ROWS)
 StartOf = Callable[[GpuReading, str, float, int], int]
 """Start of a counter, given the GPU, the counter's name and labels, its value and the time."""
@@ -32,6 +34,10 @@ class Users(Protocol):
 
     def labels_for(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
         """Return the label sets of a GPU, at least one: each of its series is written once with each set."""
+        ...
+
+    def owners_of(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
+        """Return the label sets of a GPU's owners that stand on series of their own."""
         ...
 
     def process_labels(self, gpu: GpuReading, pid: int) -> Mapping[str, str]:
@@ -45,6 +51,10 @@ class NoAttribution:
     def labels_for(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
         """One empty set."""
         return ({},)
+
+    def owners_of(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
+        """None."""
+        return ()
 
     def process_labels(self, _gpu: GpuReading, _pid: int) -> Mapping[str, str]:
         """None."""
@@ -96,6 +106,9 @@ def to_samples(
         own = (*device_of(one, hostname).device_labels(source), *more)
         for used_by in users.labels_for(one):
             samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu(table))
+        joined = labels(**device_of(one, hostname).join_labels(source))
+        owners = (tuple(sorted((*joined, *owner.items()))) for owner in users.owners_of(one))
+        samples.extend(Sample(gpu.OWNER, owner, node.time_ns, 1) for owner in owners)
         plain = _GpuSamples(one, own, node.time_ns, start_of)
         samples.extend(plain.absent(table))
         for use in one.processes:
@@ -144,6 +157,8 @@ class _GpuSamples:
         yield from self._xids()
         yield from self._computed(rows)
         yield from self._links()
+        for one in self._gpu.health:
+            yield self._sample(HEALTH_ROWS[one.row], one.value, **one.labels)
 
     def absent(self, table: CounterTable) -> Iterator[Sample]:
         """Samples of absent rows, with their reasons."""
@@ -152,7 +167,12 @@ class _GpuSamples:
         for name, reason in self._gpu.absent.items():
             missing = [one for one in (name, computed.get(name)) if one and one not in hidden]
             for one in missing:
-                yield self._sample(gpu.FIELD_ABSENT, 1, field=rows.get(one, ROWS[one]).prometheus_name, reason=reason)
+                yield self._sample(
+                    gpu.FIELD_ABSENT,
+                    1,
+                    field=(rows.get(one) or ROWS.get(one) or HEALTH_ROWS[one]).prometheus_name,
+                    reason=reason,
+                )
 
     def of_a_process(self, use: ProcessUse, known: Mapping[str, str]) -> Iterator[Sample]:
         """Samples of a process's use; `known` are the process's own labels."""

@@ -21,6 +21,7 @@ from typing import Any, Final
 from kernelcast.exporter.nvml.isolation.call_board import CallBoard, NotedNvml
 from kernelcast.exporter.nvml.isolation.frames import MessageAssembler, send
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
+from kernelcast.runtime.threads import Worker
 from kernelcast.wire.errors import DeviceError
 
 END_SECONDS: Final = 1.0
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
     # Output that a library prints to stdout must not be mixed with the messages.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(requests, waiting), name="requests", daemon=True).start()
+    Worker("requests", _listen, requests, waiting).start()
     board = CallBoard(int(arguments[0]))
     try:
         _serve(NotedNvml(load(arguments[1:]), board), board, waiting, answers)

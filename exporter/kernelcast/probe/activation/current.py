@@ -303,6 +303,9 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     agree: Agreement | None = None,
     group: Any = None,
     changes_results: bool | None = None,
+    worst: float | None = None,
+    settle: int | None = None,
+    run_seconds: float | None = None,
 ) -> Tunable[Value]:
     """Register a tunable; its `.value` changes at step boundaries only, and only to an allowed value.
 
@@ -320,6 +323,11 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
             the tunable at the same place of the program; they exchange its value there.
         changes_results: Whether another value changes the program's results, so that a person has to approve it.
             Without it, values of the kinds `batch_size`, `precision` and `checkpointing` do.
+        worst: Longest time of a launch, step or epoch that is reckoned with while few were seen, over a typical one;
+            None for 6 of launches and steps, 1.5 of epochs.
+        settle: Launches or steps after a change that are not compared; None learns it, up to 33.
+        run_seconds: Time in which a value must pay back what its first launches cost, as when they compile; None for
+            an hour.
 
     Returns:
         The tunable; read its `value` in every step.
@@ -327,7 +335,7 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     Raises:
         TunableError: The name, a value or the number of them is not acceptable.
     """
-    terms = Terms(scope, granularity, kind, tuple(kernels), agree, group, changes_results)
+    terms = Terms(scope, granularity, kind, tuple(kernels), agree, group, changes_results, worst, settle, run_seconds)
     value = set_outside(name, allowed, value)
     probe = _current.probe
     if probe:
@@ -352,6 +360,9 @@ def space(  # noqa: PLR0913  the terms of a space, each with a default
     changes_results: bool = False,
     share: float | None = None,
     search: Any = "own",
+    worst: float | None = None,
+    settle: int | None = None,
+    run_seconds: float | None = None,
 ) -> ProgramSpace:
     """Declare a space of joint configurations, which is searched and proved while the program works.
 
@@ -374,6 +385,9 @@ def space(  # noqa: PLR0913  the terms of a space, each with a default
             name of an entry point in `kernelcast.searches`, or such a function itself; or an object with `ask()`, which
             returns a value for each parameter by name, or None at the end, and `tell(configuration, cost)`, whose cost
             is the time over the start's, or None for a configuration that cannot be run.
+        worst: Longest time of a call, step or epoch that is reckoned with, as of `tunable`.
+        settle: Calls or steps after a change that are not compared, as of `tunable`.
+        run_seconds: Time in which a configuration must pay back what its first calls cost, as of `tunable`.
 
     Returns:
         The space: decorate functions with its `tuned`, read its attributes. The start is in force until a probe starts.
@@ -383,7 +397,7 @@ def space(  # noqa: PLR0913  the terms of a space, each with a default
         TunableError: A collective space has no group that can be used, or there are too many tunables.
         ConfigurationError: Where a probe runs: there is no search of that name, or its package is not installed.
     """
-    terms = SpaceTerms(per, scope, group, changes_results, search)
+    terms = SpaceTerms(per, scope, group, changes_results, search, worst, settle, run_seconds)
     with _current.starting:
         probe = _current.probe
         if not probe:

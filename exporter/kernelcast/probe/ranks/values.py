@@ -55,7 +55,7 @@ class ValueTrial:
     def __init__(self, work: Work, tunable: AnyTunable, recorder: Recorder, context: HintContext, seed: int) -> None:
         self.work = work
         self._tunable = tunable
-        rules = context.rules.by_epoch() if tunable.terms.granularity == "epoch" else context.rules
+        rules = tunable.terms.rules(context.rules)
         # The order of the launches: some of both values, then a *race* of the new value alone, then blocks that
         # compare the two. It goes on after this rank has its verdict, because the other ranks may not have theirs.
         self._schedule = LaunchSchedule(seed, rules)

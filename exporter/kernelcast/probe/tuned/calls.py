@@ -245,6 +245,9 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             bucket.lost_seconds += seconds
             if ordinal != bucket.kept and not self._is_forked():  # the program needs the kept one itself
                 self._budget.lose(seconds * 1e9)
+        prepared: Callable[[int, float], None] | None = getattr(bucket.campaign, "prepared", None)
+        if prepared is not None:
+            self._guarded(lambda: prepared(ordinal, seconds))
         bucket.prepared.add(compiled)
         return reason
 

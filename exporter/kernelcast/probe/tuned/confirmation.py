@@ -147,19 +147,20 @@ class LatePair(Confirmation):
         start: Number of the start.
         kept: Number of the kept configuration.
         start_level: Time of the start in the pair before, 0 if unknown. It does not run if that is clearly longer.
+        settle: Launches after a change that differ.
 
     Attributes:
         start_level: Time of the start.
         difference: Log of the kept configuration's time over that of the start; None before it is known.
     """
 
-    def __init__(self, start: int, kept: int, start_level: float) -> None:
+    def __init__(self, start: int, kept: int, start_level: float, settle: int = 1) -> None:
         self.kept = kept
         self.start_level = start_level
         self.verdicts: Sequence[Confirmed] = ()
         self.is_kept_tried = True
         self.difference: float | None = None
-        self._asked = [Wanted(kept, PAIR_LAUNCHES), Wanted(start, 2 * PAIR_LAUNCHES)]
+        self._asked = [Wanted(kept, PAIR_LAUNCHES), Wanted(start, max(PAIR_LAUNCHES, settle) + PAIR_LAUNCHES)]
         self._level = 0.0
 
     def next(self) -> Wanted | None:
@@ -167,7 +168,7 @@ class LatePair(Confirmation):
         return self._asked[0] if self._asked else None
 
     def measured(self, times: Sequence[float]) -> None:
-        """Answer the request with seconds per item; the first half of the start's settle."""
+        """Answer the request with seconds per item; the first ones of the start settle."""
         del self._asked[0]
         level = median(times[-PAIR_LAUNCHES:])
         if not self._asked:
@@ -229,7 +230,7 @@ class KeptCheck:
         """Return the campaign that checks a configuration."""
         if self._asked_at < self._hour_at and self.due_at < self._hour_at:
             self.due_at = inf
-            return LatePair(self.start, kept, self._start_level)
+            return LatePair(self.start, kept, self._start_level, self.rules.settle)
         self.due_at = self._hour_at = inf
         self.stay_launches = 0
         return Confirmation(self.start, kept, Random().getrandbits(32), self.rules)  # noqa: S311  fair, not secret

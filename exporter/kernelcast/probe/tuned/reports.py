@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.times import duration
 from kernelcast.wire.events import SEARCH_PREFIX, OutcomeState
 
 SEARCHED: Final = "its configurations are searched"
@@ -144,14 +145,6 @@ class SearchReports:
     ) -> None:
         given = {"value": kept, "previous": before, "granularity": self._granularity, **facts}
         self._send(SearchOutcome(trial, space, state, reason[:500], given))
-
-
-def duration(seconds: float) -> str:
-    """Return a time for people, in the unit that suits it."""
-    for unit, length in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def new_id() -> str:

@@ -296,6 +296,9 @@ class SearchedShapes(Generic[Configuration_co]):
             if not bucket.usual:
                 self._budget.grant(seconds * 1e9)
             bucket.usual.append(seconds)
+            paced: Callable[[float], None] | None = getattr(bucket.campaign, "paced", None)
+            if paced is not None:
+                paced(bucket.usual_seconds)
         else:
             bucket.calls[ordinal] += 1
             if bucket.calls[ordinal] == SURVIVED_CALLS:

@@ -6,7 +6,7 @@
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -53,6 +53,7 @@ class SpaceTerms:
         changes_results: Whether another configuration changes the program's results: the program then tries none by
             itself, and hints need a person's approval.
         search: What proposes the configurations that a search measures: see `kernelcast.probe.tuned.searches`.
+        worst, settle, run_seconds: As of `Rules`; None for the usual ones.
     """
 
     per: str = "call"
@@ -60,6 +61,9 @@ class SpaceTerms:
     group: Any = None
     changes_results: bool = False
     search: Any = OWN
+    worst: float | None = None
+    settle: int | None = None
+    run_seconds: float | None = None
 
     @property
     def is_proposed(self) -> bool:
@@ -207,6 +211,7 @@ class ProgramSpace:
                 prepare,
                 undo,
                 devices=device.devices_of,
+                experiment=_campaign_rules(self._terms).experiment,
             )
             return self._calls_of(terms)
 
@@ -246,7 +251,16 @@ class ProgramSpace:
             context.refuse_search(self.name, f"no approval covers its search, because {terms.unapprovable}")
         if terms.is_proposed and context.announce is not None:
             by_text = {shown(space.configuration(one), space): space.configuration(one) for one in space.ordinals}
-            agreed = Terms(terms.scope, terms.per, "space", (), None, terms.group, terms.changes_results or None)
+            agreed = Terms(
+                terms.scope,
+                terms.per,
+                "space",
+                group=terms.group,
+                changes_results=terms.changes_results or None,
+                worst=terms.worst,
+                settle=terms.settle,
+                run_seconds=terms.run_seconds,
+            )
             tunable = context.announce(
                 self.name, tuple(by_text), shown(space.configuration(space.start), space), agreed
             )
@@ -285,7 +299,7 @@ class ProgramSpace:
             reports.search_interrupted(terms.name, resting.text(start), UNCHECKED)
             return TunedCalls(terms, resting)
         self._searches.used(by_shape=terms.shape is not None)
-        numbered = Numbered(self._space, context.rank, self._searches)
+        numbered = Numbered(self._space, context.rank, self._searches, _campaign_rules(self._terms))
         accounts = CallAccounts(context.budget, reports, context.reverted)
         calls = TunedCalls(terms, numbered, context.journal, lambda: _reason(context), accounts=accounts)
         context.register(calls)
@@ -365,6 +379,7 @@ def make_space(  # noqa: PLR0913  the arguments of `kernelcast.probe.space`
         raise SpaceError(
             f'space {name} is collective with per="call"; ranks cannot change together within a step; use per="step"'
         )
+    _campaign_rules(terms)  # a declared limit that cannot be used is an error here, not at the first step
     if terms.is_proposed and len(space) > MAX_PROPOSED:
         raise SpaceError(
             f"space {name} has {len(space)} valid configurations; hints propose those of a collective space, or of "
@@ -377,7 +392,13 @@ def make_space(  # noqa: PLR0913  the arguments of `kernelcast.probe.space`
 
 
 def _campaign_rules(terms: SpaceTerms) -> CampaignRules:
-    return CampaignRules().by_epoch() if terms.per == "epoch" else CampaignRules()
+    """Return the limits of a search with what the program declares.
+
+    Raises:
+        TunableError: A declared limit cannot be used.
+    """
+    rules = CampaignRules().by_epoch() if terms.per == "epoch" else CampaignRules()
+    return replace(rules, experiment=rules.experiment.declared(terms.worst, terms.settle, terms.run_seconds))
 
 
 def _reason(context: SpaceServices) -> str:

@@ -1,5 +1,7 @@
 """A space whose configuration changes between steps or epochs, searched and proved by the times of those.
 
+Where the program waits for its device every few steps only, the steps up to a wait take the place of one.
+
 `HintReceiver.at_boundary` calls `step_ended` of each `StepSearch` on the program's thread.
 """
 
@@ -17,6 +19,7 @@ from kernelcast.probe.tuned.terms import (
     Configurations,
     ShapeBucket,
 )
+from kernelcast.probe.tuned.waits import DeviceWaits
 from kernelcast.tuning.journal import Journal
 
 TRIED: Final = "a configuration is being tried"
@@ -108,6 +111,7 @@ class TunedSteps(SearchedShapes[Configuration_co]):
         self._in_force = self._only.kept
         self._is_first_after_change = False
         self._checkpoints = CheckpointWatch()
+        self._waits = DeviceWaits(is_watching=not by_epoch)
         self._seconds = self._items = 0.0
         self._began = self._clock()
         self.configuration = space.configuration(self._in_force)
@@ -132,7 +136,7 @@ class TunedSteps(SearchedShapes[Configuration_co]):
         now = self._clock()
         self._seconds += now - self._began
         self._items += items
-        if epoch or not self._by_epoch:
+        if epoch if self._by_epoch else self._waits.step_ended(now - self._began):
             self._guarded(self._measure)
             self._guarded(self._choose)
             self._seconds = self._items = 0.0

@@ -4,10 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from kernelcast.grafana.rules.model import DAY, HOUR, AlertRule, AlertSeverity, Profile, duration
+from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, AlertSeverity, Profile, duration
 
 _REMEMBERED: Final = duration(5 * DAY)
 """Longest time for which an alert about absent series fires; not a week, so that weekly maintenance is no pattern."""
+
+_ALL_KEPT_SECONDS: Final = 5 * MINUTE
+"""Time for which an alert about all instances mutes those about GPUs after one works again."""
 
 
 def of_all(rule: AlertRule, *, name: str, works: str, service: str) -> AlertRule:
@@ -21,6 +24,7 @@ def of_all(rule: AlertRule, *, name: str, works: str, service: str) -> AlertRule
         name=name,
         expr=f"group({rule.expr}) unless on () {works}",
         severity=AlertSeverity.NONE,
+        keep_seconds=min(rule.keep_seconds, _ALL_KEPT_SECONDS),
         summary=f"No {service} works",
         description=f"Alertmanager mutes by this alert what follows; {rule.name} mutes this one.",
         action=f"As of {rule.name}.",

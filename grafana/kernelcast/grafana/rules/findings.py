@@ -103,8 +103,9 @@ def _passed(profile: Profile) -> AlertRule:
 
 def _imminent(profile: Profile) -> AlertRule:
     soon = profile.thresholds.breach_soon_seconds
-    nearly_sure = f"{_expected('0.9', _PAGE, _NO_KERNEL)} - time() < {soon:g}"
-    left = f"clamp_min({_expected('0.5', _PAGE, _NO_KERNEL)} - time(), 0) and ({nearly_sure})"
+    matchers = (_PAGE, 'state="predicted"', _NO_KERNEL)
+    nearly_sure = f"{_expected('0.9', *matchers)} - time() < {soon:g}"
+    left = f"clamp_min({_expected('0.5', *matchers)} - time(), 0) and ({nearly_sure})"
     return _rule(
         profile,
         name="KernelcastBreachImminent",
@@ -179,6 +180,7 @@ def _ticket(profile: Profile) -> AlertRule:
 def _held() -> AlertRule:
     return AlertRule(
         name="KernelcastPagesHeld",
+        who="operators of kernelcast",
         expr=f"sum({promql.name(rows.FINDINGS_HELD)}) > 0",
         hold_seconds=0,
         severity=AlertSeverity.WARNING,

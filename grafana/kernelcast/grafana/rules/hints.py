@@ -15,6 +15,7 @@ def _unanswered() -> AlertRule:
     pending = promql.name(forecast.APPROVAL_PENDING)
     return AlertRule(
         name="KernelcastHintWaitsForApproval",
+        who="owner of the program",
         expr=f"min without (instance) ({pending})",
         hold_seconds=HOUR,
         severity=AlertSeverity.WARNING,

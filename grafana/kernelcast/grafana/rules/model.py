@@ -152,6 +152,7 @@ class AlertRule:
         description: What was seen and how it was judged.
         action: What to do first.
         first: The same for the runbook, where `action` depends on the labels of the alert.
+        who: Who acts, for the runbook; empty: those of its group, see `render`.
         subject: Labels that the dashboard's variables take from the alert, by the variable's name.
         dashboard: The uid of the dashboard that it leads to.
         steps: What to do next, for the runbook.
@@ -172,6 +173,7 @@ class AlertRule:
     source: str = ""
     keep_seconds: int = 0
     first: str = ""
+    who: str = ""
 
     def to_rule(self, profile: Profile) -> dict[str, Any]:
         """As Prometheus reads it. Without a link to the runbook, its first step is part of the description."""

@@ -125,9 +125,8 @@ def _burns(profile: Profile, objective: Objective, severity: AlertSeverity) -> A
             lasting = lately(objective.recording(long), profile) if long >= _SLOW else objective.recording(long)
             names = (lasting, objective.recording(short))
             conditions.append("(" + " and ".join(f"{name} > {limit}" for name in names) + ")")
-    suffix = "Fast" if severity is AlertSeverity.CRITICAL else ""
     return AlertRule(
-        name=f"{objective.alert}{suffix}",
+        name=objective.alert,
         expr=" or ".join(conditions),
         hold_seconds=2 * MINUTE,
         severity=severity,

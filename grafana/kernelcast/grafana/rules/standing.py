@@ -1,4 +1,4 @@
-"""Alerts about jobs that stand still, ranks that have ended or are slow, and GPUs that are busy while nothing ends.
+"""Alerts about jobs that stand still, ranks that have ended, and GPUs that are busy while nothing ends.
 
 An exporter decides for each process whether it stands still. A job does where all of its ranks do: ranks that wait for
 one in evaluation or checkpoint wait for a peer that is at work. The recordings join ranks of all nodes by the job.
@@ -78,8 +78,8 @@ def usual_power(profile: Profile) -> RecordingRule:
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
-    """A job that stands still, by a rank that differs or in one phase; ranks that ended or are slow; a stuck GPU."""
-    return (_holder(), _one_phase(), _ended(profile), _slow(profile), _nothing_ends(profile))
+    """A job that stands still, by a rank that differs or in one phase; ranks that ended; a stuck GPU."""
+    return (_holder(), _one_phase(profile), _ended(profile), _nothing_ends(profile))
 
 
 def by_job(ranks: str) -> str:
@@ -119,10 +119,13 @@ def _holder() -> AlertRule:
     )
 
 
-def _one_phase() -> AlertRule:
+def _one_phase(profile: Profile) -> AlertRule:
+    """Not of jobs with a rank on a node that is away: its own alert says that."""
+    away = 'ALERTS{alertname="KernelcastExporterStale"}'
+    on_lost_nodes = f"present_over_time({JOB_OF}[{profile.window(HOUR)}]) and on (Hostname) {away}"
     return AlertRule(
         name="KernelcastJobStandsStillInOnePhase",
-        expr=f"max by ({_JOB}, state) ({STILL} unless on ({_JOB}) {HOLDER})",
+        expr=f"max by ({_JOB}, state) ({STILL} unless on ({_JOB}) {HOLDER}) unless on ({_JOB}) ({on_lost_nodes})",
         hold_seconds=0,
         severity=AlertSeverity.CRITICAL,
         summary="{{ $labels.program }} stands still for {{ $value | humanizeDuration }}: all ranks in "
@@ -153,27 +156,6 @@ def _ended(profile: Profile) -> AlertRule:
         description="The process was killed or has crashed: it said nothing to its exporter. Its peers get errors from "
         "their collectives and end with it. That is no job that stands still.",
         action="Look for the cause on that node: out of memory (`dmesg`, the pod's last state), an XID, a preemption.",
-        subject=_SUBJECT,
-    )
-
-
-def _slow(profile: Profile) -> AlertRule:
-    less = profile.thresholds.straggler_ratio
-    phases = f'rate({promql.name(kernel.PHASE_SECONDS)}{{phase=~"data|forward|optimizer"}}'
-    each = by_job(f"max by ({_OWN}, phase) ({phases}[{profile.window(5 * MINUTE)}]))")
-    median = f"quantile by ({_JOB}, phase) (0.5, {each})"
-    several = f"count by ({_JOB}, phase) ({each}) > 2"
-    return AlertRule(
-        name="KernelcastRankSlow",
-        expr=f"{each} - on ({_JOB}, phase) group_left () {median} > {less:g} and on ({_JOB}, phase) {several}",
-        hold_seconds=15 * MINUTE,
-        severity=AlertSeverity.WARNING,
-        summary="Rank {{ $labels.rank }} of {{ $labels.program }} on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} "
-        "is slow in {{ $labels.phase }}, and its peers wait",
-        description="It spends {{ $value | humanizePercentage }} more of its time in this phase than the median rank "
-        "of its job, whose time is in backward instead, where it waits. The job moves at the speed of this rank.",
-        action="data: compare its loader and storage with its peers'. forward or optimizer: its processor share, and "
-        "the clocks and temperature of its GPU.",
         subject=_SUBJECT,
     )
 

@@ -48,7 +48,7 @@ class Alarms:
     Attributes:
         candidates: Candidates of single series, accepted or not.
         budget: Pages of the last 24 hours, also those of other predictors.
-        known: Findings and people's marks as read from the topic; the owner keeps them up to date.
+        known: Findings and people's marks; the owner adds those that others wrote, and forgets old ones.
     """
 
     def __init__(self, settings: AlarmSettings, *, racks: RackOf | None = None) -> None:
@@ -113,7 +113,9 @@ class Alarms:
         ended = [self._end(one, time_ns, deploys_over) for one in list(self._open.values()) if not one.members]
         changed = self._describe(members, time_ns)
         changed += self._report_held(time_ns)
-        return [one for one in ended if one is not None] + changed
+        changes = [one for one in ended if one is not None] + changed
+        self.known.findings |= {one.finding_id: one for one in changes}
+        return changes
 
     def snapshot(self) -> AlarmSnapshot:
         """Return the state after the last step."""

@@ -2,7 +2,7 @@
 
 dcgm-exporter's labels `pod`, `namespace`, `container` and `hpc_job` begin another series of Prometheus at each job.
 Here a series of a GPU is (metric, UUID, instance) and the row's own labels, such as a link; everything else is an
-attribute. `Source` and `Refill` look rows up here. Its user holds the engine's lock.
+attribute. `Source` and `PastReader` look rows up here. Its user holds the engine's lock.
 """
 
 import re

@@ -14,6 +14,7 @@ from kernelcast.exporter.attribution import Attribution
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.attribution import SOURCES
 from kernelcast.exporter.attribution.cgroup import CgroupMembership, parse, sees_host_pids
+from kernelcast.exporter.attribution.environment import JobEnvironment, job_in
 from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
 from kernelcast.exporter.attribution.pod_resources import Container
 from kernelcast.exporter.attribution.pods import agreed
@@ -50,6 +51,34 @@ from kernelcast.runtime.settings.service import load
         ("/slurm/uid_1000/job_4242/step_0/task_0", CgroupMembership("", "", "4242")),
         ("/system.slice/slurmstepd.scope/job_77/step_batch/user/task_0", CgroupMembership("", "", "77")),
         ("/system.slice/node7_slurmstepd.scope/job_78", CgroupMembership("", "", "78")),
+        # PBS: openpbs/openpbs, tests of pbs_cgroups; the v2 form is that of a public PBS exporter.
+        ("/pbs_jobs.service/jobid/2404743.opbs", CgroupMembership("", "", "2404743")),
+        ("/pbs_jobs.service/jobid/12345[1].pbs/child", CgroupMembership("", "", "12345[1]")),
+        ("/pbs_jobs.service/jobs/12345.1", CgroupMembership("", "", "12345")),
+        # LSF: ceems-dev/ceems, lsf_test.go.
+        ("/lsf/cluster1/job.19.12345.123443", CgroupMembership("", "", "19")),
+        ("/lsf/cluster1/job.19[2].12345.123443", CgroupMembership("", "", "19[2]")),
+        # Flux: flux-framework/flux-core, issue 6501.
+        (
+            "/user.slice/user-765.slice/user@765.service/imp-shell-450-fPY66riwfnP.service",
+            CgroupMembership("", "", "fPY66riwfnP"),
+        ),
+        # HTCondor's manual, "cgroup-based process tracking": no job's id.
+        ("/htcondor/condor_var_lib_condor_execute_slot1", CgroupMembership()),
+        # Amazon ECS: DataDog/dd-trace-dotnet, 1286, and the container of signalfx/signalfx-nodejs, issue 109.
+        (
+            "/ecs/55091c13-b8cf-4801-b527-f4601742204d/432624d2150b349fe35ba397284dea788c2bf66b885d14dfc1569b01890ca7da",
+            CgroupMembership(
+                "",
+                "432624d2150b349fe35ba397284dea788c2bf66b885d14dfc1569b01890ca7da",
+                "55091c13-b8cf-4801-b527-f4601742204d",
+            ),
+        ),
+        (
+            "/ecs/cd189a933e5849daa93386466019ab50/cd189a933e5849daa93386466019ab50-2495160603",
+            CgroupMembership("", "cd189a933e5849daa93386466019ab50-2495160603", "cd189a933e5849daa93386466019ab50"),
+        ),
+        ("/lsf/of-mine/job.txt", CgroupMembership()),
         ("/user.slice/user-1000.slice/session-3.scope", CgroupMembership()),
         ("/podman/pod-of-mine", CgroupMembership()),
         ("/", CgroupMembership()),
@@ -105,6 +134,56 @@ def test_the_uid_of_a_pod_is_a_label_where_it_is_wanted(node: Node) -> None:
 def test_outside_of_containers_the_user_and_the_slurm_job_are_known(node: Node) -> None:
     node.process(7, "/slurm/uid_1000/job_4242/step_0")
     assert node.labels(7) == {"hpc_job": "4242", "user": "someone"}
+
+
+def test_a_fargate_container_has_its_whole_name_since_its_beginning_is_the_tasks(node: Node) -> None:
+    task = "cd189a933e5849daa93386466019ab50"
+    node.process(7, f"/ecs/{task}/{task}-2495160603")
+    assert node.labels(7) == {"hpc_job": task, "container": f"{task}-2495160603"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "job"),
+    [
+        ({"LSB_JOBID": "42", "LSB_JOBINDEX": "0"}, "42"),
+        ({"LSB_JOBID": "42", "LSB_JOBINDEX": "7"}, "42[7]"),
+        ({"PBS_JOBID": "2404743.opbs"}, "2404743"),
+        ({"PBS_JOBID": "12345[1].pbs"}, "12345[1]"),
+        ({"FLUX_JOB_ID": "ƒPY66riwfnP"}, "ƒPY66riwfnP"),
+        ({"SLURM_JOB_ID": "4242", "PBS_JOBID": "1"}, "4242"),
+        ({"LSB_JOBID": "<script>"}, ""),
+        ({"_CONDOR_SLOT": "slot1_1"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_environment_has_the_job_where_the_cgroup_has_none(variables: dict[str, str], job: str, node: Node) -> None:
+    node.process(7, "/system.slice/lsfd.service")
+    content = "\0".join(("PATH=/bin", "broken", *(f"{name}={value}" for name, value in variables.items()), ""))
+    (node.root / "proc" / "7" / "environ").write_text(content)
+    assert node.labels(7) == ({"hpc_job": job, "user": "someone"} if job else {"user": "someone"})
+
+
+def test_an_environment_is_read_once_for_each_process_and_one_that_may_not_be_read_says_nothing(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "7"
+    directory.mkdir()
+    (directory / "environ").write_text("PBS_JOBID=1.server\0")
+    reader = JobEnvironment(tmp_path)
+    assert reader.job_of(7) == "1"
+    (directory / "environ").write_text("PBS_JOBID=2.server\0")
+    os.utime(directory, ns=(1, 1))
+    assert reader.job_of(7) == "2", "another process has the pid"
+    (directory / "environ").write_text("PBS_JOBID=3.server\0")
+    os.utime(directory, ns=(1, 1))
+    assert reader.job_of(7) == "2", "the same process"
+    (tmp_path / "8").mkdir()
+    assert reader.job_of(8) == ""
+    assert reader.job_of(9) == "", "it has ended"
+
+
+def test_the_environment_of_a_process_of_this_user_is_readable() -> None:
+    assert JobEnvironment().job_of(os.getpid()) == job_in(os.environ)
 
 
 def test_a_user_whom_the_node_does_not_list_is_shown_by_number(node: Node) -> None:

@@ -45,7 +45,7 @@ def test_a_state_that_changes_is_reported_under_the_same_id() -> None:
     assert (begun.state, passed.state) == (FindingState.PREDICTED, FindingState.PASSED)
     assert passed.finding_id == begun.finding_id
     assert begun.probability == 0.95
-    assert begun.seconds_to_limit == (HOUR, 2 * HOUR, 3 * HOUR)
+    assert begun.seconds_to_limit == (6 * HOUR, 12 * HOUR, 18 * HOUR)
 
 
 def test_all_series_of_a_gpu_are_one_finding_with_the_cause_that_explains_most() -> None:
@@ -462,12 +462,16 @@ def test_alarms_go_on_after_the_clocks_of_hosts_were_ahead_and_are_set_back(rest
     assert [one.held for one in run.step(fault, observed) if one.metric == TEMPERATURE] == [False]
 
 
-@pytest.mark.parametrize(("late_seconds", "found"), [(HOUR, True), (1.2 * HOUR, False)])
-def test_among_100_000_series_a_breach_within_the_hour_waits_only_ten_minutes(
-    late_seconds: float,
-    found: bool,  # noqa: FBT001
+@pytest.mark.parametrize(("median_seconds", "waits_seconds"), [(10 * MINUTE, 10 * MINUTE), (HOUR, HOUR / 2)])
+def test_among_100_000_series_a_nearly_certain_prediction_waits_for_half_of_its_time_and_never_under_ten_minutes(
+    median_seconds: float, waits_seconds: float
 ) -> None:
-    soon = replace(predicted(probability=0.97), seconds_to_limit=(600.0, 1800.0, late_seconds))
+    soon = replace(predicted(probability=0.97), seconds_to_limit=(300.0, median_seconds, None))
     run = Run()
-    assert run.steps(10 * MINUTE, soon, watched=100_000) == []
-    assert bool(run.steps(10 * MINUTE, soon, watched=100_000)) is found
+    assert run.steps(waits_seconds, soon, watched=100_000) == []
+    assert len(run.step(soon, watched=100_000)) == 1
+
+
+def test_among_100_000_series_a_prediction_that_is_less_certain_waits_longer_than_its_time() -> None:
+    soon = replace(predicted(probability=0.85), seconds_to_limit=(300.0, HOUR, None))
+    assert Run().steps(HOUR, soon, watched=100_000) == []

@@ -105,7 +105,7 @@ def test_a_restored_value_that_is_an_hour_old_is_checked_and_stays(training: Tra
 def test_a_restored_value_that_has_become_worse_is_taken_back_for_good(training: Training) -> None:
     training.remember(age_seconds=HOUR + 1)
     restarted(training)
-    training.run(2000, gain=-0.3)
+    training.run(900, gain=-0.3)
     assert (training.seen[0], training.seen[-1], training.block.kept) == (128, 48, "48")
     assert training.checks() == [("applied", ""), ("rolled_back", "rolled_back")]
     assert training.probe.outcomes[-1].measured_ratio == pytest.approx(1.3, rel=0.05)
@@ -154,13 +154,13 @@ def test_another_device_model_does_not_begin_with_the_value(training: Training) 
 
 def test_a_hints_kept_value_is_checked_after_an_hour_against_the_one_before(training: Training) -> None:
     training.hear()
-    training.run(2000)
+    training.run(900)
     assert training.block.kept == "128"
     assert training.probe.outcomes[-1].state is OutcomeState.KEPT
     training.run(400)
     assert training.checks() == []
     training.seconds += HOUR
-    training.run(2000, gain=-0.3)
+    training.run(900, gain=-0.3)
     assert training.checks() == [("applied", ""), ("rolled_back", "rolled_back")]
     assert training.block.kept == "48"
 
@@ -168,7 +168,7 @@ def test_a_hints_kept_value_is_checked_after_an_hour_against_the_one_before(trai
 def test_a_lasting_change_of_pace_is_a_reason_to_check(training: Training) -> None:
     """Another clock of the GPU, or another shape of the work."""
     training.hear()
-    training.run(2000)
+    training.run(900)
     training.run(3000)
     assert training.checks() == [], "the pace is as it was"
     training.run(3000, step_seconds=0.14)

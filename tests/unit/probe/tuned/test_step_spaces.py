@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from kernelcast.probe.tuned.space import ProgramSpace, SpaceTerms
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal
 from kernelcast.wire.cloudevents import NANOSECONDS
-from kernelcast.wire.errors import SpaceError
+from kernelcast.wire.errors import SpaceError, TunableError
 from kernelcast.wire.events import Hint, OutcomeState, to_event
 
 FEED = {"workers": [0, 2, 4, 8], "prefetch": [2, 4]}
@@ -188,7 +189,7 @@ def test_what_an_epoch_space_has_kept_is_checked_when_an_hour_has_passed(trainin
 def test_items_count(training: Training) -> None:
     """A configuration whose step takes longer for more samples is faster if its time per sample is."""
     size = training.probe.space("size", {"size": [32, 64]}, start={"size": 32}, terms=SpaceTerms(per="step"), share=1.0)
-    for _ in range(700):
+    for _ in range(600):
         training.step(0.1 if size.size == 32 else 0.16, items=size.size)
     assert size.size == 64
 
@@ -206,7 +207,7 @@ def test_a_space_that_changes_results_is_not_tried_without_approval(training: Tr
     assert "no person approved it" in training.probe.outcomes[-1].reason
     training.hear("batch", "size=128", hint_id="approved", approved_by="ana")
     seen = set()
-    for _ in range(2000):
+    for _ in range(1000):
         training.step(0.1, items=batch.size)
         seen.add(batch.size)
     assert seen == {64, 128}
@@ -236,7 +237,7 @@ def test_a_hint_does_not_wait_for_the_end_of_a_search(training: Training) -> Non
     for _ in range(7):
         training.step(loader_seconds(feed))
     training.hear("block", "2")
-    for _ in range(2000):
+    for _ in range(1000):
         both = feed.workers != 0 and block.value == 2
         assert not both or training.probe.outcomes[-1].state is not OutcomeState.APPLIED
         training.step(loader_seconds(feed) * (1.0 if block.value == 1 else 0.9))
@@ -299,7 +300,7 @@ def test_an_approved_configuration_is_in_force_at_the_next_start_also_after_its_
     terms = SpaceTerms(per="step", changes_results=True)
     batch = training.probe.space("batch", SIZES, start={"size": 64}, terms=terms)
     training.hear("batch", "size=128", approved_by="ana")
-    for _ in range(2000):
+    for _ in range(1000):
         training.step(0.1, items=batch.size)
     assert batch.size == 128
     Journal(tmp_path, "train").end("batch", "size=128", Decision.KEPT, reason="checked again")
@@ -402,3 +403,59 @@ def test_a_share_of_its_own_is_the_only_one_that_bounds_a_search(training: Train
     for _ in range(3000):
         training.step(loader_seconds(feed), items=32)
     assert (feed.workers, feed.prefetch) == (8, 4)
+
+
+def compiles_once(training: Training, feed: ProgramSpace, steps: int) -> None:
+    """Run steps of 0.1 s; 8 workers take a fifth less, but 200 s once before their first step."""
+    compiled = False
+    for _ in range(steps):
+        first, compiled = feed.workers == 8 and not compiled, compiled or feed.workers == 8
+        training.step(0.1 * (0.8 if feed.workers == 8 else 1.0) + 200.0 * first)
+
+
+@pytest.mark.parametrize(("run_seconds", "kept"), [(None, 8), (100.0, 0)])
+def test_what_a_value_costs_once_must_be_paid_back_within_the_declared_run(
+    training: Training, run_seconds: float | None, kept: int
+) -> None:
+    """200 s are paid back after 1,000 s; a run is taken to last an hour where nothing is declared."""
+    terms = SpaceTerms(per="step", run_seconds=run_seconds)
+    feed = training.probe.space("feed", {"workers": [0, 8]}, start={"workers": 0}, terms=terms, share=1.0)
+    compiles_once(training, feed, 800)
+    assert feed.workers == kept
+    (ended,) = (one for one in training.probe.outcomes if one.decision)
+    assert "paid back after 17 min" in ended.reason
+    assert ("a run is taken to last 100 s" in ended.reason) == (kept == 0)
+
+
+@pytest.mark.parametrize("limits", [{"worst": 1.0}, {"settle": 0}, {"run_seconds": -1.0}])
+def test_a_declared_limit_that_cannot_be_used_is_an_error_of_the_declaration(limits: dict[str, Any]) -> None:
+    with pytest.raises(TunableError, match=next(iter(limits))):
+        kp.space("feed", FEED, start=FEED_START, per="step", **limits)
+    with pytest.raises(TunableError, match=next(iter(limits))):
+        kp.tunable("workers", [0, 2], 0, **limits)
+
+
+@pytest.mark.parametrize("every", [3, 10, 50])
+def test_a_program_that_waits_for_its_device_every_few_steps_is_tuned(training: Training, every: int) -> None:
+    """A step takes 2 ms; one in so many waits for the work of all steps since the last wait: 8 ms a step."""
+    feed = training.probe.space("feed", {"workers": [0, 8]}, start={"workers": 0}, terms=SpaceTerms(per="step"))
+    work = 0.0
+    for step in range(500 * every):
+        work += 0.008 * (0.7 if feed.workers == 8 else 1.0)
+        is_wait = step % every == 0
+        training.step(0.002 + work * is_wait, items=4)
+        work *= not is_wait
+    assert feed.workers == 8
+    (ended,) = (one for one in training.probe.outcomes if one.decision)
+    assert ended.measured_ratio == pytest.approx((0.002 + 0.008 * 0.7) / 0.01, abs=0.03)
+
+
+def test_rare_long_steps_are_not_taken_for_waits(training: Training) -> None:
+    """One step in 100 takes 30 times as long, whatever is in force; each step is still compared by itself."""
+    feed = training.probe.space("feed", {"workers": [0, 8]}, start={"workers": 0}, terms=SpaceTerms(per="step"))
+    seen = []
+    for step in range(400):
+        seen.append(feed.workers)
+        training.step((0.7 if feed.workers == 8 else 1.0) * 0.01 * (30.0 if step % 100 == 99 else 1.0))
+    changes = [place for place in range(1, 400) if seen[place] != seen[place - 1]]
+    assert min(after - before for before, after in pairwise(changes)) <= 4

@@ -213,7 +213,7 @@ def _limited() -> Placed:
         "Time lost to limits",
         "Share of time in which a limit reduced the clocks. The power limit is normal under load; heat and reliability "
         "are not.",
-        runbooks=("KernelcastGpuTimeLostToHeat",),
+        runbooks=("KernelcastGpuThrottling",),
     )
     causes = (
         (device.POWER_VIOLATION, "power"),

@@ -40,7 +40,7 @@ def _lanes() -> Placed:
         "PCIe lanes",
         "Link width now, and the most that GPU and slot allow together. Fewer lanes than other GPUs of the same model "
         "make every copy between host and GPU slower.",
-        runbooks=("KernelcastGpuPcieLinkNarrow",),
+        runbooks=("KernelcastGpuPcieLinkDegraded",),
     )
     queries = [
         Query(each(device.PCIE_LINK_WIDTH), f"{GPU} now"),
@@ -53,7 +53,7 @@ def _retries() -> Placed:
     text = PanelText(
         "PCIe retries",
         "Packets sent again a second. A lasting rate points to a bad slot, riser or cable.",
-        runbooks=("KernelcastGpuPcieReplays",),
+        runbooks=("KernelcastGpuPcieLinkDegraded",),
     )
     return time_series(text, [Query(each_rate(device.PCIE_REPLAY), GPU)], Axis("eps", low=0), width=8)
 

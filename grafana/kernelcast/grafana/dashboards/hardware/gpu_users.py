@@ -9,8 +9,10 @@ from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import EmptyText, PanelText, Placed
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import column
+from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue.devices import device, gpu, profiling
 
+_INSTANCE: Final = "Hostname, gpu, GPU_I_ID"
 _PROCESS: Final = "Hostname, gpu, pid, process_name, type"
 
 
@@ -30,12 +32,12 @@ def _pods() -> Placed:
         "GPUs of each pod or job, with their utilisation, memory and power. Idle GPUs with an owner are at the end.",
         if_empty=EmptyText("No pod and no job is known to have a GPU", liveness.GPUS),
     )
-    labels = f"Hostname, gpu, GPU_I_ID, {', '.join(device.USER_LABELS)}"
+    labels = f"{_INSTANCE}, {', '.join(device.USER_LABELS)}"
     rows = (device.GPU_UTIL, device.FB_USED, device.POWER_USAGE, profiling.PIPE_TENSOR_ACTIVE)
     owned = f"and on ({labels}) ({_owned(labels)})"
     return table(
         text,
-        [column(f"max by ({labels}) ({promql.series(row)}) {owned}") for row in rows],
+        [column(f"max by ({labels}) ({promql.series(row)}) {owned} or {_joined(row, labels)}") for row in rows],
         (
             Column("namespace", "Namespace", width=140),
             Column("pod", "Pod"),
@@ -51,6 +53,12 @@ def _pods() -> Placed:
         ),
         sort="Utilisation",
     )
+
+
+def _joined(row: Metric, labels: str) -> str:
+    """A row of GPUs whose owners have series of their own."""
+    value = f"max by ({_INSTANCE}) ({promql.series(row)})"
+    return f"max by ({labels}) ({promql.series(gpu.OWNER)}) * on ({_INSTANCE}) group_left () {value}"
 
 
 def _owned(labels: str) -> str:

@@ -58,7 +58,8 @@ def errors(free: Labels = ()) -> str:
 def idle_allocated(free: Labels = ()) -> str:
     """Utilisation of GPUs that a pod or a job has now and that no kernel used lately."""
     busiest = f"max by ({_BY}) (max_over_time({promql.series(device.GPU_UTIL, free=free)}[15m]))"
-    owned = (promql.series(device.GPU_UTIL, extra=(one,), free=free) for one in ('pod!=""', 'hpc_job!=""'))
+    held = ('pod!=""', 'hpc_job!=""')
+    owned = [promql.series(row, extra=(one,), free=free) for row in (device.GPU_UTIL, gpu.OWNER) for one in held]
     return f"({busiest} < 1) and on ({_BY}) ({' or '.join(owned)})"
 
 

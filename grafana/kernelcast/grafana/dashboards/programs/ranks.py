@@ -57,7 +57,7 @@ def _own_work() -> Placed:
         "Ranks by their own work",
         f"Share of time in data, forward and optimizer, where a rank waits for no other: the {_LINES} ranks with most. "
         "A line above the others is the rank that its job waits for.",
-        runbooks=("KernelcastRankSlow", "KernelcastStraggler"),
+        runbooks=("KernelcastStraggler",),
     )
     own = f"topk({_LINES}, sum by ({_RANK}) ({_rates(kernel.PHASE_SECONDS, _OWN_WORK)}))"
     none = liveness.nothing(_NO_PHASES, (own,), liveness.PROGRAMS)
@@ -112,7 +112,7 @@ def _ranks() -> Placed:
         f"Steps and phases of each rank, as shares of its time, the {_ROWS} with the longest wait for data. A rank "
         "that is long in data, forward or optimizer makes its peers long in backward.",
         EmptyText(_NO_PHASES, liveness.PROGRAMS),
-        runbooks=("KernelcastRankSlow",),
+        runbooks=("KernelcastStraggler",),
     )
     data, forward, backward, optimizer = (
         f"sum by ({_RANK}) ({_rates(kernel.PHASE_SECONDS, matcher)})"

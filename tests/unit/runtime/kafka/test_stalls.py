@@ -9,14 +9,14 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 
 from kernelcast.runtime.kafka.queries import answered_ends
-from kernelcast.runtime.kafka.supervisor import (
+from kernelcast.runtime.kafka.stalls import (
     EXIT_PAUSE_SECONDS,
     FAILED_SECONDS,
     REPLACE_PAUSE_SECONDS,
     REPLACE_SECONDS,
     SEEK_SECONDS,
     UNCONFIRMED_SECONDS,
-    Supervisor,
+    StallDetector,
 )
 
 KEY, OTHER = ("samples", 0), ("samples", 1)
@@ -26,19 +26,19 @@ class Run:
     """A consumer that polls twice a second, and Kafka's answers every five seconds."""
 
     def __init__(self) -> None:
-        self.supervisor = Supervisor(now_seconds=0.0)
+        self.detector = StallDetector(now_seconds=0.0)
         self.now_seconds = 0.0
         self.ends = {KEY: 50, OTHER: 50}
         self.answers = self.drained = True
-        self.supervisor.assigned({KEY: 40, OTHER: 50}, now_seconds=0.0)
+        self.detector.assigned({KEY: 40, OTHER: 50}, now_seconds=0.0)
 
     def polls(self, seconds: float) -> Iterator[float]:
         """Poll for some seconds; yields the time after each poll."""
         until_seconds = self.now_seconds + seconds
         while self.now_seconds < until_seconds:
             if self.answers and self.now_seconds % 5 == 0:
-                self.supervisor.answered(self.ends, asked_seconds=self.now_seconds - 0.1, now_seconds=self.now_seconds)
-            self.supervisor.tick(self.now_seconds, drained=self.drained)
+                self.detector.answered(self.ends, asked_seconds=self.now_seconds - 0.1, now_seconds=self.now_seconds)
+            self.detector.tick(self.now_seconds, drained=self.drained)
             yield self.now_seconds
             self.now_seconds += 0.5
 
@@ -51,9 +51,9 @@ class Run:
         """Poll for some seconds; returns the steps and when they were due."""
         taken = list[tuple[str, float]]()
         for now_seconds in self.polls(seconds):
-            taken += [("seek", now_seconds) for _ in self.supervisor.take_seeks()]
-            taken += [("replace", now_seconds)] * self.supervisor.take_replacement(now_seconds)
-            taken += [("failed", now_seconds) for _ in self.supervisor.take_failed()]
+            taken += [("seek", now_seconds) for _ in self.detector.take_seeks()]
+            taken += [("replace", now_seconds)] * self.detector.take_replacement(now_seconds)
+            taken += [("failed", now_seconds) for _ in self.detector.take_failed()]
         return taken
 
 
@@ -94,23 +94,23 @@ def test_messages_ends_and_errors_are_progress() -> None:
     for position in (41, 40, None):
         run = Run()
         run.wait(SEEK_SECONDS - 1)
-        run.supervisor.moved(KEY, position, now_seconds=run.now_seconds)
+        run.detector.moved(KEY, position, now_seconds=run.now_seconds)
         assert run.steps(SEEK_SECONDS - 1) == []
 
 
 def test_a_control_record_behind_the_last_message_is_no_lag_once_its_end_is_reported() -> None:
     run = Run()
-    run.supervisor.moved(KEY, 49, now_seconds=run.now_seconds)
-    run.supervisor.moved(KEY, 50, now_seconds=run.now_seconds)
+    run.detector.moved(KEY, 49, now_seconds=run.now_seconds)
+    run.detector.moved(KEY, 50, now_seconds=run.now_seconds)
     assert run.steps(120) == []
 
 
 def test_paused_partitions_and_fetched_messages_that_wait_do_not_count() -> None:
     paused, busy = Run(), Run()
-    paused.supervisor.pause([KEY], paused=True)
+    paused.detector.pause([KEY], paused=True)
     busy.drained = False
     assert paused.steps(120) == busy.steps(120) == []
-    paused.supervisor.pause([KEY], paused=False)
+    paused.detector.pause([KEY], paused=False)
     assert paused.steps(SEEK_SECONDS + 1) != []
 
 
@@ -125,7 +125,7 @@ def test_a_log_that_ends_before_the_position_is_another_one_and_is_read_from_its
     run = Run()
     run.ends[KEY] = 7
     for _ in run.polls(SEEK_SECONDS + 1):
-        if sought := run.supervisor.take_seeks():
+        if sought := run.detector.take_seeks():
             assert sought == {KEY: -2}
             return
     raise AssertionError("not sought")
@@ -133,8 +133,8 @@ def test_a_log_that_ends_before_the_position_is_another_one_and_is_read_from_its
 
 def test_an_end_that_was_asked_before_the_last_message_shows_no_other_log() -> None:
     run = Run()
-    run.supervisor.moved(KEY, 60, now_seconds=1.0)
-    run.supervisor.answered({KEY: 50}, asked_seconds=0.5, now_seconds=1.5)
+    run.detector.moved(KEY, 60, now_seconds=1.0)
+    run.detector.answered({KEY: 50}, asked_seconds=0.5, now_seconds=1.5)
     run.answers = False
     assert run.steps(20) == []
 
@@ -142,18 +142,18 @@ def test_an_end_that_was_asked_before_the_last_message_shows_no_other_log() -> N
 def test_a_process_ends_only_if_nothing_moves_and_not_soon_after_its_start() -> None:
     run = Run()
     run.steps(EXIT_PAUSE_SECONDS - 1)
-    assert not run.supervisor.take_end(run.now_seconds)
+    assert not run.detector.take_end(run.now_seconds)
     run.steps(2)
-    assert run.supervisor.take_end(run.now_seconds)
+    assert run.detector.take_end(run.now_seconds)
     run.steps(EXIT_PAUSE_SECONDS + 1)
-    run.supervisor.moved(OTHER, 51, now_seconds=run.now_seconds)
-    assert not run.supervisor.take_end(run.now_seconds)
+    run.detector.moved(OTHER, 51, now_seconds=run.now_seconds)
+    assert not run.detector.take_end(run.now_seconds)
 
 
 def test_a_member_that_its_group_does_not_answer_gets_a_new_client_but_not_in_an_outage() -> None:
     run = Run()
-    run.supervisor.removed([KEY, OTHER])
-    run.supervisor.unconfirmed()
+    run.detector.removed([KEY, OTHER])
+    run.detector.unconfirmed()
     run.answers = False
     assert run.steps(300) == []
     run.answers = True
@@ -164,17 +164,17 @@ def test_a_member_that_its_group_does_not_answer_gets_a_new_client_but_not_in_an
 
 def test_a_member_that_its_group_has_answered_keeps_its_client() -> None:
     run = Run()
-    run.supervisor.removed([KEY, OTHER])
-    run.supervisor.unconfirmed()
+    run.detector.removed([KEY, OTHER])
+    run.detector.unconfirmed()
     run.wait(UNCONFIRMED_SECONDS - 1)
-    run.supervisor.confirmed()
+    run.detector.confirmed()
     assert run.steps(300) == []
-    assert run.supervisor.is_confirmed
+    assert run.detector.is_confirmed
 
 
 def test_a_failed_partition_that_is_read_again_or_given_up_is_reported_once() -> None:
     run = Run()
     run.steps(FAILED_SECONDS + 1)
-    assert run.supervisor.moved(KEY, 41, now_seconds=run.now_seconds)
-    assert not run.supervisor.moved(KEY, 42, now_seconds=run.now_seconds)
-    assert run.supervisor.removed([KEY, OTHER]) == []
+    assert run.detector.moved(KEY, 41, now_seconds=run.now_seconds)
+    assert not run.detector.moved(KEY, 42, now_seconds=run.now_seconds)
+    assert run.detector.removed([KEY, OTHER]) == []

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 from prometheus_client.utils import floatToGoString
 
-from kernelcast.bridge.pages.headers import COUNTER_KIND, HISTOGRAM_KIND
-from kernelcast.bridge.pages.page import NO_EXEMPLARS, EncodedExemplars, PackedTexts, PageLayout, PageValues
+from kernelcast.bridge.layouts.headers import COUNTER_KIND, HISTOGRAM_KIND
+from kernelcast.bridge.layouts.page import NO_EXEMPLARS, EncodedExemplars, PackedTexts, PageLayout, PageValues
 from kernelcast.bridge.tables.columns import NOT_A_HISTOGRAM
 from kernelcast.columnar.encoding.fields import delimited, varint
 

@@ -73,7 +73,7 @@ class PartitionProgress:
         return OFFSET_BEGINNING if self.end is not None and self.position > self.end else self.position
 
 
-class Supervisor:
+class StallDetector:
     """Progress of all partitions of a consumer and its membership of a group; only the consumer's thread uses it.
 
     A partition makes progress by a message, by an end of the partition (control records move the end without a
@@ -85,12 +85,12 @@ class Supervisor:
         spare_seconds: Time without an answer of the group and without partitions, after which the member counts as a
             spare one; infinite where the group always answers.
 
-    >>> supervisor = Supervisor(now_seconds=0.0)
-    >>> supervisor.assigned({("metrics", 0): 40}, now_seconds=0.0)
-    >>> supervisor.answered({("metrics", 0): 50}, asked_seconds=0.0, now_seconds=0.0)
+    >>> detector = StallDetector(now_seconds=0.0)
+    >>> detector.assigned({("metrics", 0): 40}, now_seconds=0.0)
+    >>> detector.answered({("metrics", 0): 50}, asked_seconds=0.0, now_seconds=0.0)
     >>> for second in range(10):
-    ...     supervisor.tick(float(second), drained=True)
-    >>> supervisor.take_seeks()
+    ...     detector.tick(float(second), drained=True)
+    >>> detector.take_seeks()
     {('metrics', 0): 40}
     """
 

@@ -9,8 +9,8 @@ from scipy import stats
 
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, IntervalCoverage
+from kernelcast.predictor.robust import row_medians, theil_sen
 from kernelcast.predictor.scoring.published import duration_label
-from kernelcast.predictor.screening.blocks import row_medians, theil_sen
 
 
 @given(

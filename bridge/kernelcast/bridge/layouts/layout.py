@@ -11,10 +11,10 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.pages.exemplars import Exemplars
-from kernelcast.bridge.pages.headers import Headers, NameTaken, openmetrics_headers, protobuf_headers, text_headers
-from kernelcast.bridge.pages.page import PackedTexts, PageLayout, PageValues
-from kernelcast.bridge.pages.view import SeriesView
+from kernelcast.bridge.layouts.exemplars import Exemplars
+from kernelcast.bridge.layouts.headers import Headers, NameTaken, openmetrics_headers, protobuf_headers, text_headers
+from kernelcast.bridge.layouts.page import PackedTexts, PageLayout, PageValues
+from kernelcast.bridge.layouts.view import SeriesView
 from kernelcast.bridge.tables.columns import (
     EXPONENTIAL,
     HAS_SUM,

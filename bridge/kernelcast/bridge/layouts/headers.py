@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kernelcast.bridge.pages.page import PackedTexts
+from kernelcast.bridge.layouts.page import PackedTexts
 from kernelcast.bridge.tables.columns import UInt8Array
 from kernelcast.bridge.tables.families import EXPOSED_TYPES, HISTOGRAM_SUFFIXES, Family
 from kernelcast.columnar.encoding.fields import delimited

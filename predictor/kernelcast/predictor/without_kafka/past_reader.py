@@ -27,8 +27,8 @@ LONGEST_REST_SECONDS: Final = 60.0
 _log = get_logger(__name__)
 
 
-class Refill:
-    """The refill of one engine. One thread uses it.
+class PastReader:
+    """Reads the past of one engine's series. One thread uses it.
 
     Attributes:
         days_done: Whether two days of every series that was there at the start were asked for.

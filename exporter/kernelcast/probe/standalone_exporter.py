@@ -1,4 +1,4 @@
-"""The exporter that `--standalone` starts: `python -m kernelcast.probe.companion DIRECTORY DESCRIPTOR`.
+"""The exporter that `--standalone` starts: `python -m kernelcast.probe.standalone_exporter DIRECTORY DESCRIPTOR`.
 
 It is the ordinary exporter, in a process that ends once no program is connected to its lifetime socket. DESCRIPTOR is
 that of an inherited socket, which is bound to the exporter's port but does not listen: it reserves the port.

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from kernelcast.exporter.hints.inbox import OUTCOMES as HINT_OUTCOMES
 from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
-from kernelcast.exporter.nvml.sampling import labels
+from kernelcast.exporter.nvml.sampling import health, labels
 from kernelcast.exporter.nvml.sampling.fields import CALL_NAMES
 from kernelcast.exporter.nvml.sampling.nvlink import LINKS_CALL, STATE_CALL
 from kernelcast.exporter.nvml.sampling.peers import PEER_CALL
@@ -22,11 +22,11 @@ from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import exporter as rows
 
-NVML_CALLS: Final = (*CALL_NAMES, *labels.CALL_NAMES, PEER_CALL, LINKS_CALL, STATE_CALL)
+NVML_CALLS: Final = (*CALL_NAMES, *labels.CALL_NAMES, *health.CALL_NAMES, PEER_CALL, LINKS_CALL, STATE_CALL)
 """All label values under which errors of NVML are counted."""
 
 
-class DaemonCounts:
+class Instruments:
     """The collectors; every known label value starts at 0.
 
     Any thread may call the methods that count one event; the daemon's thread calls the others, once an interval.

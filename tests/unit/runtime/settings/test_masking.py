@@ -11,7 +11,7 @@ import pytest
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.runtime.exits import report
 from kernelcast.runtime.logging import configure, get_logger
-from kernelcast.runtime.settings.secrets import MASKED, mask, without_secrets, without_userinfo
+from kernelcast.runtime.settings.masking import MASKED, mask, without_secrets, without_userinfo
 from kernelcast.runtime.settings.service import LogSettings, load
 from kernelcast.runtime.web.config import read_web_config
 from kernelcast.wire.errors import BrokerError, ConfigurationError

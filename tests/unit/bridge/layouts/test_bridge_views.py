@@ -15,8 +15,8 @@ from tests.support.bridge.protobuf_pages import families
 
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.http_sd import PATH, discovery
-from kernelcast.bridge.pages.layout import MAX_LAYOUTS, Layouts
-from kernelcast.bridge.pages.view import SeriesView
+from kernelcast.bridge.layouts.layout import MAX_LAYOUTS, Layouts
+from kernelcast.bridge.layouts.view import SeriesView
 from kernelcast.bridge.series.store import SeriesStore
 
 PROTOBUF = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
