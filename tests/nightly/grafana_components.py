@@ -230,7 +230,7 @@ def by_grafana(
         _until(lambda: evaluate("Boolean(window.draw)"), "the bundle was not loaded")
         settings = {
             "prometheus": prometheus, "from": _iso(to - HOUR), "to": _iso(to), "interval": f"{EVERY_SECONDS}s",
-            "width": WIDTH - 20, "chosen": {}, "repeats": ["0", "1"],
+            "width": WIDTH - 20, "chosen": {},
         }  # fmt: skip
         evaluate(f"window.draw({json.dumps(model)}, {json.dumps(settings)})")
 
