@@ -1,5 +1,6 @@
 """Spaces whose configuration changes between steps or epochs: a training loop with a loader."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -389,11 +390,18 @@ def test_a_kept_configuration_that_is_slower_after_a_long_stay_is_taken_back(
     assert any("launches in a row" in one.reason for one in training.probe.outcomes)
 
 
-def test_a_search_says_when_its_verdict_is_expected(training: Training) -> None:
-    feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
-    for _ in range(10):
-        training.step(loader_seconds(feed))
-    assert "a verdict is expected after about" in training.probe.outcomes[0].reason
+@pytest.mark.parametrize("gain", [0.0, 0.05, 0.1])
+def test_a_search_says_when_its_verdict_is_expected_and_is_right_within_a_factor_of_two(
+    training: Training, gain: float
+) -> None:
+    terms = SpaceTerms(per="step")
+    feed = training.probe.space("feed", {"workers": [0, 8]}, start={"workers": 0}, terms=terms, share=1.0)
+    while not (ended := [one for one in training.probe.outcomes if one.decision]) and training.now < 1000:
+        training.step(0.1 * (1 - gain * (feed.workers == 8)))
+    assert ended
+    expected = re.search(r"a verdict is expected after about (\d+) s", training.probe.outcomes[0].reason)
+    assert expected is not None
+    assert training.now / 2 <= float(expected[1]) <= 2 * training.now
 
 
 def test_a_share_of_its_own_is_the_only_one_that_bounds_a_search(training: Training) -> None:
