@@ -28,7 +28,7 @@ PRIVATE = {
 
 TESTS = {
     "tests/support/fast.py": {"numba.core.dispatcher"},
-    "tests/unit/columnar/test_compiled.py": {"numba.core.dispatcher"},
+    "tests/unit/columnar/test_compiled.py": {"numba", "numba.core.dispatcher"},
     "tests/unit/test_fast.py": {"numba"},
 }
 """Tests that inspect or copy compiled code, and their imports."""

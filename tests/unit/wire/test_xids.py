@@ -13,9 +13,10 @@ ALERTS = {alert.name: alert for alert in rules.alerts(rules.PRODUCTION)}
 
 
 def matched(alert: str, number: int) -> bool:
-    """Whether the alert's expression selects an XID."""
-    kind, pattern = re.search(r'xid([=!]~)"([^"]*)"', ALERTS[alert].expr).groups()  # type: ignore[union-attr]
-    return bool(re.fullmatch(pattern, str(number))) == (kind == "=~")
+    """Whether the alert's expression selects an XID; 94 excuses a 48, and is not selected by that."""
+    matchers = re.findall(r'xid(=~|!~|=)"([^"]*)"', ALERTS[alert].expr)
+    chosen = [(kind, pattern) for kind, pattern in matchers if pattern != "94"]
+    return any(bool(re.fullmatch(pattern, str(number))) == (kind != "!~") for kind, pattern in chosen)
 
 
 def decided(number: int) -> tuple[bool, bool]:

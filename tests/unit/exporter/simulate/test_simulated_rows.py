@@ -13,7 +13,7 @@ from kernelcast.exporter.simulate.program import make_program
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.wire.catalogue import CATALOGUE, Metric, inference, kernel
-from kernelcast.wire.catalogue.devices import accelerator, device, gpu, nccl, nvlink, profiling, tpu
+from kernelcast.wire.catalogue.devices import accelerator, device, gpu, health, nccl, nvlink, profiling, tpu
 
 SECOND: Final = 1_000_000_000
 START: Final = 1_760_000_000 * SECOND
@@ -25,6 +25,7 @@ NOT_SIMULATED: Final[dict[str, str]] = {
     **{row.prometheus_name: f"an H100 does not report it: {reason}" for row, reason in ABSENT.items()},
     **{row.prometheus_name: "no inference engine is simulated" for row in inference.ROWS},
     **{row.prometheus_name: "no exporter of another vendor is simulated" for row in accelerator.PAGE_ROWS},
+    **{row.prometheus_name: "fabric, repairs and SRAM of simulated GPUs are never in question" for row in health.ROWS},
     **{row.prometheus_name: "no files of NCCL Inspector are simulated" for row in nccl.ROWS},
     kernel.FLOPS.prometheus_name: "a program tells it, and simulated programs do not",
     kernel.HINT_OUTCOMES.prometheus_name: "simulated programs take no hints; the demo's example program does",
