@@ -83,11 +83,10 @@ def _while_unrecovered(matcher: str) -> str:
     return f"({' or '.join(recent)}) and on (Hostname, UUID) {subjects}"
 
 
-def _contained(profile: Profile) -> str:
+def _contained() -> str:
     """GPUs that lately contained a memory error: only the program that was hit needs a restart."""
-    seconds = _LASTS // profile.shrink
     last = (f'{promql.name(metric)}{{xid="{_CONTAINED}"}}' for metric in (gpu.XID_LAST, gpu.KERNEL_LOG_XID_LAST))
-    return " or ".join(f"time() - {one} < {seconds}" for one in last)
+    return " or ".join(f"time() - {one} < {_LASTS}" for one in last)
 
 
 def _numbers(codes: Iterable[int]) -> str:
@@ -98,7 +97,7 @@ def _hardware(profile: Profile) -> AlertRule:
     matcher = f'xid=~"{_numbers(_HARDWARE)}"'
     others = f'xid=~"{_numbers(_HARDWARE - {_DOUBLE_BIT})}"'
     counted = _xids(f'xid="{_DOUBLE_BIT}"', profile)
-    double_bit = f"({counted}) unless on (Hostname, UUID) ({_contained(profile)})"
+    double_bit = f"({counted}) unless on (Hostname, UUID) ({_contained()})"
     return AlertRule(
         name="KernelcastGpuXidHardware",
         expr=f"{_xids(others, profile)} or {double_bit} or {_while_unrecovered(matcher)}",
