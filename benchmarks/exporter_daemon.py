@@ -4,16 +4,15 @@
 [--kafka.bootstrap-servers HOST:PORT]`
 
 The real daemon, started as its command starts it, with every default row, the profiling rows and four processes on each
-GPU, to Kafka (the embedded broker, in this process, without one), and scraped every 15 s. Instead of NVML a double
-answers, which costs processor time in Python where the real library costs system calls; so the child's share is that of
-the double, and is reported separately. One run has no program, a second run has a program that launches nothing.
+GPU, to Kafka (the embedded broker, in this process, without one), and scraped every 15 s. nvidia-ml-py calls a
+libnvidia-ml of ours in C, which answers at once, where the driver's costs system calls. One run has no program, a
+second run has a program that launches nothing. The start is the processor time of both processes until `/-/ready`.
 """
 
 import argparse
 import contextlib
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -27,19 +26,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the double's answers and the ports come from the tests
 
-from tests.support.exporter.nvml_double import gpu, node
+from tests.support.exporter.nvml_library import environment
 from tests.support.ports import free_ports
 
-from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, RecordedChanges, write
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 WARM_UP_SECONDS = 10
 SCRAPE_SECONDS = 15
-PROCESSES = 4
-MOMENTS = 30
-"""Seconds of the recording, which is played again from its start."""
-IDLE = ("memUtil", "encUtil", "decUtil")
-"""Fields of a process' utilisation that are always 0 here."""
+READY_SECONDS = 60
 TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -68,50 +62,15 @@ class Usage:
     own_mebibytes: float
 
 
-def moments(gpus: int) -> Iterator[RecordedChanges]:
-    """Values that move from second to second, as real ones do."""
-    rng = random.Random(1)
-    for second in range(MOMENTS):
-        answers: Answers = node(*(gpu(f"GPU-{index:08x}-0000-0000-0000-000000000000", index) for index in range(gpus)))
-        for index in range(gpus):
-            answers[str(index)] |= varied(rng, index, second)
-        if second == 0:
-            answers[NODE] = {
-                "nvmlDeviceGetCount": gpus,
-                "nvmlSystemGetDriverVersion": "590.48.01",
-            }
-        yield RecordedChanges(second * 10**9, answers)
-
-
-def varied(rng: random.Random, index: int, second: int) -> dict[str, Any]:
-    """NVML's answers for a busy GPU in one second."""
-    pids = [10_000 + index * PROCESSES + one for one in range(PROCESSES)]
-    running = [{"pid": pid, "usedGpuMemory": rng.randrange(2**34)} for pid in pids]
-    used = [
-        {"pid": pid, "timeStamp": second * 10**6, "smUtil": rng.randrange(100), **dict.fromkeys(IDLE, 0)}
-        for pid in pids
-    ]
-    return {
-        "nvmlDeviceGetPowerUsage": rng.randrange(70_000, 700_000),
-        "nvmlDeviceGetTotalEnergyConsumption": second * 500_000 + index,
-        "nvmlDeviceGetUtilizationRates": {"gpu": rng.randrange(100), "memory": rng.randrange(100)},
-        "nvmlDeviceGetComputeRunningProcesses": running,
-        "nvmlDeviceGetProcessUtilization": used,
-        **{f"nvmlGpmMetricsGet:{one}": rng.uniform(0, 100) for one in (1, 2, 3, 5, 10)},
-    }
-
-
 @contextlib.contextmanager
 def daemon(directory: Path, bootstrap: str, interval_seconds: float, gpus: int) -> Iterator[tuple[int, str]]:
-    """The exporter; its process and the address of its metrics."""
-    recording = directory / "nvml.jsonl"
-    write(recording, moments(gpus))
+    """The exporter; its process and its address."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {
         "state_directory": str(directory / "state"),
         "socket_path": str(directory / "probe.sock"),
         "interval_seconds": interval_seconds,
-        "nvml_recording": str(recording),
+        "nvml": "on",
         "device_metrics": "on",
         "web": {"listen_address": address},
         "kafka": {"bootstrap_servers": bootstrap},
@@ -119,9 +78,10 @@ def daemon(directory: Path, bootstrap: str, interval_seconds: float, gpus: int) 
     path = directory / "kernelcast.yaml"
     path.write_text(json.dumps({"exporter": settings}))
     command = [sys.executable, "-m", "kernelcast.cli", "exporter", "--config", str(path)]
-    with subprocess.Popen(command, stderr=(directory / "log").open("w")) as process:
+    env = environment(directory, gpus)
+    with subprocess.Popen(command, stderr=(directory / "log").open("w"), env=env) as process:
         try:
-            yield process.pid, f"http://{address}/metrics"
+            yield process.pid, f"http://{address}"
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)
@@ -157,9 +117,18 @@ def child_of(pid: int) -> int:
     return int(children[0])
 
 
+def start_seconds(pid: int, url: str) -> float:
+    """Wait until the exporter is ready; the processor time of both processes until then."""
+    for _ in range(READY_SECONDS * 20):
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/-/ready", timeout=5):  # noqa: S310  our own
+            return round(seconds_of(pid) + seconds_of(child_of(pid)), 2)
+        time.sleep(0.05)
+    raise TimeoutError(f"the exporter at {url} is not ready after {READY_SECONDS} s")
+
+
 def scrape(url: str) -> int:
     """One scrape; how many series of GPUs it shows."""
-    with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310  our own address
+    with urllib.request.urlopen(f"{url}/metrics", timeout=5) as answer:  # noqa: S310  our own address
         return sum(line.startswith(b"DCGM_FI_") for line in answer)
 
 
@@ -201,6 +170,7 @@ def main() -> None:
         bootstrap = options.bootstrap or stack.enter_context(EmbeddedBroker()).bootstrap_servers
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         pid, url = stack.enter_context(daemon(directory, bootstrap, options.interval, options.gpus))
+        result["start, cpu seconds"] = start_seconds(pid, url)
         result["by itself"] = measure(pid, url, options.seconds)
         with program(directory):
             result["with an idle program"] = measure(pid, url, options.seconds)

@@ -10,26 +10,65 @@ one counts, because other programs disturbed it least.
 import argparse
 import json
 import os
+import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.exporter_daemon import moments
+from tests.support.exporter.nvml_double import gpu, node
 
 from kernelcast.exporter.nvml.isolation.call_board import CallBoard, NotedNvml
 from kernelcast.exporter.nvml.isolation.frames import send
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.recordings.recording import Recording
+from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, RecordedChanges, Recording
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 
 SECOND_NS = 10**9
 WARM_UP_SAMPLES = 20
+PROCESSES = 4
+MOMENTS = 30
+"""Seconds of the recording, which is played again from its start."""
+IDLE = ("memUtil", "encUtil", "decUtil")
+"""Fields of a process' utilisation that are always 0 here."""
 STATEFUL = ("nvmlGpm", "nvmlEvent", "nvmlDeviceRegisterEvents")
 """Beginnings of the names of calls whose answers depend on earlier calls, and are not remembered."""
+
+
+def moments(gpus: int) -> Iterator[RecordedChanges]:
+    """Values that move from second to second, as real ones do."""
+    rng = random.Random(1)
+    for second in range(MOMENTS):
+        answers: Answers = node(*(gpu(f"GPU-{index:08x}-0000-0000-0000-000000000000", index) for index in range(gpus)))
+        for index in range(gpus):
+            answers[str(index)] |= varied(rng, index, second)
+        if second == 0:
+            answers[NODE] = {
+                "nvmlDeviceGetCount": gpus,
+                "nvmlSystemGetDriverVersion": "590.48.01",
+            }
+        yield RecordedChanges(second * 10**9, answers)
+
+
+def varied(rng: random.Random, index: int, second: int) -> dict[str, Any]:
+    """NVML's answers for a busy GPU in one second."""
+    pids = [10_000 + index * PROCESSES + one for one in range(PROCESSES)]
+    running = [{"pid": pid, "usedGpuMemory": rng.randrange(2**34)} for pid in pids]
+    used = [
+        {"pid": pid, "timeStamp": second * 10**6, "smUtil": rng.randrange(100), **dict.fromkeys(IDLE, 0)}
+        for pid in pids
+    ]
+    return {
+        "nvmlDeviceGetPowerUsage": rng.randrange(70_000, 700_000),
+        "nvmlDeviceGetTotalEnergyConsumption": second * 500_000 + index,
+        "nvmlDeviceGetUtilizationRates": {"gpu": rng.randrange(100), "memory": rng.randrange(100)},
+        "nvmlDeviceGetComputeRunningProcesses": running,
+        "nvmlDeviceGetProcessUtilization": used,
+        **{f"nvmlGpmMetricsGet:{one}": rng.uniform(0, 100) for one in (1, 2, 3, 5, 10)},
+    }
 
 
 class Remembered:

@@ -6,11 +6,12 @@ first fault, and none of contention before it begins: neither can be foreseen.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from benchmarks.predictor.breaches import interval_coverage, passage_run
-from benchmarks.predictor.breaches.reliability import Claims, draw_claims, reliability
+from benchmarks.predictor.breaches.reliability import Claims, draw_claims, reliability, skill_at_prevalence
 from benchmarks.predictor.options import Options
 from benchmarks.predictor.simulation.generate import PER_CLASS, generate
 from benchmarks.predictor.simulation.scenario import CONTENTION, DRIFTS, NEGATIVES, Scenarios
@@ -20,6 +21,8 @@ from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 
 SEEDS: Final = 3
 ANY_MOMENT, UNDER_WAY = "any moment", "under way"
+RARE_SHARES: Final = (0.02, 0.001)
+"""Shares of faulty series to which the claims are reweighted."""
 _LONGEST_AT_ANY_MOMENT_SECONDS: Final = 14_400.0
 FEW_FAULTS: Final[Mapping[str, int]] = dict.fromkeys(DRIFTS, 3) | dict.fromkeys(NEGATIVES, 61)
 """2 per cent of 561 series are faulty."""
@@ -58,6 +61,8 @@ def table(result: dict[str, Any]) -> str:
             lines += ["", f"{population}, {way}: {counts}, {score}; {holds}"]
             lines += [_bin_line(row) for row in one["bins"] if row["claims"]]
             lines += [_horizon_line(float(name), row) for name, row in one["horizons"].items()]
+            for share, skills in one["at_prevalence"].items():
+                lines += [_rare_line(float(share), float(name), row) for name, row in skills.items()]
         lines += ["", f"{population}, all series", *interval_coverage.lines(result["intervals"][population])]
     return "\n".join(lines)
 
@@ -71,6 +76,11 @@ def _bin_line(row: dict[str, Any]) -> str:
 def _horizon_line(seconds: float, row: dict[str, Any]) -> str:
     counts = f"{row['claims']} claims, {row['came']} came"
     return f"  {seconds / 3600:.2g} h: {counts}, Brier {row['brier']}, skill {row['skill']}"
+
+
+def _rare_line(share: float, seconds: float, row: dict[str, Any]) -> str:
+    counts = f"{row['faults']} faults, {row['healthy']} healthy"
+    return f"  {share:.1%} faulty by weight, {seconds / 3600:.2g} h: {counts}, skill {row['skill']} {row['interval']}"
 
 
 def _population(seed: int, seeds: Sequence[Scenarios]) -> dict[str, Any]:
@@ -92,16 +102,12 @@ def _foreseeable(scenarios: Scenarios, claims: Claims, way: str, number: int) ->
     if way == ANY_MOMENT:
         kept &= claims.horizon_seconds <= _LONGEST_AT_ANY_MOMENT_SECONDS
     chosen = claims.select(kept)
-    return Claims(chosen.series + number * len(scenarios), chosen.horizon_seconds, chosen.said, chosen.came)
+    return replace(chosen, series=chosen.series + number * len(scenarios))
 
 
 def _score(parts: list[Claims], seed: int) -> dict[str, Any]:
-    together = Claims(
-        np.concatenate([one.series for one in parts]),
-        np.concatenate([one.horizon_seconds for one in parts]),
-        np.concatenate([one.said for one in parts]),
-        np.concatenate([one.came for one in parts]),
-    )
+    together = Claims(*(np.concatenate([getattr(one, name) for one in parts]) for name in Claims.__slots__))
     figures = reliability(together, np.random.default_rng(seed))
     judged = [row["holds"] for row in figures["bins"] if row["judged"]]
-    return {**figures, "holds": all(judged), "judged_bins": len(judged)}
+    rare = {f"{share:g}": skill_at_prevalence(together, share, np.random.default_rng(seed)) for share in RARE_SHARES}
+    return {**figures, "holds": all(judged), "judged_bins": len(judged), "at_prevalence": rare}

@@ -157,9 +157,9 @@ def _panel(memory: FullMemory, rows: Ints, newest: int) -> SeriesBlocks:
     load = histories.blocks(loads, newest)[0][place]
     process = histories.processes(rows, newest)
     version = np.full(process.shape, -1)
-    phase = np.full(len(rows), (newest + 1) % histories.hour_blocks, np.int64)
+    last_hour, phase = (np.full(len(rows), one) for one in divmod(newest + 1, histories.hour_blocks))
     hours, load_hours = histories.hours(rows, newest), histories.hours(loads, newest)[place]
-    return SeriesBlocks(mean, median, load, process, version, hours, phase, load_hours)
+    return SeriesBlocks(mean, median, load, process, version, hours, phase, load_hours, last_hour - 1)
 
 
 def _traits(memory: FullMemory, rows: Ints) -> Traits:

@@ -22,18 +22,13 @@ REPOSITORY: Final = Path(__file__).resolve().parents[2]
 OUTPUT: Final = REPOSITORY / "docs" / "pictures"
 PAGES: Final = {
     "fleet": "kernelcast-overview",
-    "node": "kernelcast-node",
+    "program": "kernelcast-kernels",
     "gpu": "kernelcast-gpus",
-    "kernels": "kernelcast-kernels",
-    "synchronisation": "kernelcast-synchronisation",
-    "forecasts": "kernelcast-forecasts",
-    "hints": "kernelcast-hints",
+    "serving": "kernelcast-serving",
     "pipeline": "kernelcast-pipeline",
 }
 """Names of the pictures, and the pages' own."""
 RANGE: Final = "3m"
-RANGES: Final = {"hints": "10m"}
-"""Time range of a picture: the demo keeps its hint soon after its start."""
 PREDICTED: Final = "\nkernelcast_degradation_time_to_threshold_seconds{"
 """Part of the bridge's page once the fault is predicted."""
 START_SECONDS: Final = 900.0
@@ -79,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kernelcast-pictures-") as folder, demo(Path(folder)) as bridge:
         for name in options.page:
-            url = f"{bridge}/pages/{PAGES[name]}?from=now-{RANGES.get(name, RANGE)}"
+            url = f"{bridge}/pages/{PAGES[name]}?from=now-{RANGE}"
             picture = options.output / f"{name}.png"
             subprocess.run(drawing(browser, url, picture, Path(folder) / name), check=True, capture_output=True)
             subprocess.run(smaller(picture), check=True)

@@ -55,7 +55,7 @@ SERVED: Final = """
 (() => {
   const closed = document.querySelectorAll('button.row[aria-expanded="false"]');
   closed.forEach((one) => one.click());
-  const panels = [...document.querySelectorAll("article.panel")];
+  const panels = [...document.querySelectorAll("article.panel:not(.text)")];
   const waiting = panels.filter((one) => one.querySelector(".body .quiet")?.textContent === "…").length;
   const beyond = (one) => { const it = one.querySelector(".scroll"); return it ? it.scrollWidth - it.clientWidth : 0; };
   const shown = panels.map((one) => ({title: one.querySelector("h3 > span").textContent, type: one.classList[1],
@@ -230,7 +230,7 @@ def by_grafana(
         _until(lambda: evaluate("Boolean(window.draw)"), "the bundle was not loaded")
         settings = {
             "prometheus": prometheus, "from": _iso(to - HOUR), "to": _iso(to), "interval": f"{EVERY_SECONDS}s",
-            "width": WIDTH - 20, "chosen": {}, "repeats": ["0", "1"],
+            "width": WIDTH - 20, "chosen": {},
         }  # fmt: skip
         evaluate(f"window.draw({json.dumps(model)}, {json.dumps(settings)})")
 

@@ -11,7 +11,7 @@ from kernelcast.grafana.model.unanswered import UNANSWERED
 
 MOST_ROWS: Final = 200
 """Rows of a table that the served page draws."""
-NEVER_EMPTY: Final = "Age of the data"
+NEVER_EMPTY: Final = "Data"
 
 
 def problems(report: Mapping[str, Any], model: Mapping[str, Any], *, healthy: bool, dead: bool) -> Iterator[str]:

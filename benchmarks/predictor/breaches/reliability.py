@@ -26,16 +26,18 @@ class Claims:
         horizon_seconds: Of the claim.
         said: Probability of a breach within the horizon.
         came: Whether there was one.
+        faulty: Whether the series has a fault at some time.
     """
 
     series: Ints
     horizon_seconds: Floats
     said: Floats
     came: Bools
+    faulty: Bools
 
     def select(self, chosen: Bools) -> "Claims":
         """A part of the claims."""
-        return Claims(self.series[chosen], self.horizon_seconds[chosen], self.said[chosen], self.came[chosen])
+        return Claims(*(getattr(self, name)[chosen] for name in Claims.__slots__))
 
 
 def draw_claims(
@@ -60,7 +62,7 @@ def draw_claims(
         under_way: Draw a faulty series' time between its onset and its breach, so that the horizon may reach beyond
             the evaluation; other series as before.
     """
-    columns: list[tuple[Ints, Floats, Floats, Bools]] = []
+    columns: list[tuple[Ints, Floats, Floats, Bools, Bools]] = []
     rows = np.arange(len(scenarios))
     beyond = scenarios.beyond
     coming = np.where(scenarios.breach == NEVER, np.iinfo(np.int64).max, scenarios.breach)
@@ -79,7 +81,8 @@ def draw_claims(
         said = probability[rows, place, number]
         usable = np.isfinite(said) & ~beyond[rows, moment] & (moment < coming)
         came = coming <= moment + steps
-        columns.append((rows[usable], np.full(int(usable.sum()), horizon), said[usable], came[usable]))
+        drawn = np.full(int(usable.sum()), horizon)
+        columns.append((rows[usable], drawn, said[usable], came[usable], (scenarios.onset != NEVER)[usable]))
     return Claims(*(np.concatenate(parts) for parts in zip(*columns, strict=True)))
 
 
@@ -113,6 +116,45 @@ def reliability(claims: Claims, rng: np.random.Generator) -> dict[str, Any]:
             for horizon in horizons
         },
     }
+
+
+def skill_at_prevalence(claims: Claims, share: float, rng: np.random.Generator) -> dict[str, Any]:
+    """Skill against the base rate if a share of the series were faulty, by horizon, with its 95 % interval.
+
+    Faulty and healthy series are weighed apart, so that a rare fault needs no million of healthy series. The interval
+    is a bootstrap over series.
+
+    Args:
+        claims: At most one for each series and horizon.
+        share: Of the series that are faulty; those with claims are weighed as if they were that share.
+        rng: Draws the samples.
+    """
+    found: dict[str, Any] = {}
+    for horizon in np.unique(claims.horizon_seconds):
+        part = claims.select(claims.horizon_seconds == horizon)
+        mine = np.array([share, 1.0 - share])
+        groups = [np.flatnonzero(part.faulty), np.flatnonzero(~part.faulty)]
+        if any(len(group) < _LEAST_OUTCOMES for group in groups) or part.came.sum() < _LEAST_OUTCOMES:
+            continue
+        drawn = [groups, *([rng.choice(group, len(group)) for group in groups] for _ in range(_RESAMPLES))]
+        skills = [_weighted_skill(part, each, mine) for each in drawn]
+        low, high = np.quantile(skills[1:], (0.025, 0.975))
+        found[f"{horizon:g}"] = {
+            "faults": len(groups[0]),
+            "healthy": len(groups[1]),
+            "skill": round(skills[0], 4),
+            "interval": [round(float(low), 4), round(float(high), 4)],
+        }
+    return found
+
+
+def _weighted_skill(claims: Claims, groups: Sequence[Ints], shares: Floats) -> float:
+    def mean(values: Floats) -> float:
+        return float(sum(share * values[group].mean() for group, share in zip(groups, shares, strict=True)))
+
+    came = claims.came.astype(np.float64)
+    base = mean(came)
+    return 1.0 - mean((claims.said - came) ** 2) / max(base * (1.0 - base), 1e-30)
 
 
 def _brier(claims: Claims, base: Floats) -> dict[str, float | None]:

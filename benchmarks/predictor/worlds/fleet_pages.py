@@ -8,7 +8,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -43,7 +43,8 @@ LONG_SECONDS: Final = 3 * 3600.0
 _AFTER_SECONDS: Final = 600.0
 """A fault that reaches its limit within 40 minutes is found where the page comes within ten minutes after that."""
 _SOON_SECONDS: Final = 2400.0
-_WATCHED_PER_GPU: Final = 3
+_WATCHED: Final = 3 * GPUS
+"""Series that the evidence is weighed against, also in the small case: a part of such a fleet."""
 _ROWS: Final = 250
 _UNLIMITED: Final = AlarmSettings(pages_per_day=10_000)
 
@@ -87,6 +88,31 @@ class Page:
     rows: dict[int, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault with the Unix times of its onset, its breach, and the first alert and page since the onset; inf: none."""
+
+    kind: str
+    onset: float
+    breach: float
+    alerted: float
+    paged: float
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether its lead is compared."""
+        return self.breach - self.onset >= LONG_SECONDS
+
+    def is_in_time(self, first: float) -> bool:
+        """Whether an alert or page at this time finds it."""
+        soon = self.breach - self.onset <= _SOON_SECONDS
+        return first <= self.breach + _AFTER_SECONDS if soon else first < self.breach
+
+    def lead_minutes(self, first: float) -> float:
+        """From an alert or page at this time to the breach; 0 for a miss."""
+        return float(max(self.breach - first, 0.0)) / 60
+
+
 def candidates(rows: Sequence[Row], first: int = MIN_BLOCKS) -> list[list[Candidate]]:
     """Series that alert at the end of each block, from the evaluation of all of them."""
     length = len(rows[0].series.times)
@@ -97,7 +123,7 @@ def candidates(rows: Sequence[Row], first: int = MIN_BLOCKS) -> list[list[Candid
         quiet = AlarmState.quiet(len(part))
         for result in evaluations(_blocks(part), _traits(part), options, ends=range(first, length + 1), alarms=quiet):
             now = result.found
-            probability = np.nan_to_num(now.passage.probability).max(axis=1)
+            probability = np.nan_to_num(np.where(result.answered, now.passage.probability, np.nan)).max(axis=1)
             for place in np.flatnonzero(result.alarms.firing | now.beyond).tolist():
                 seconds = tuple(now.passage.seconds[place].tolist())
                 numbers = (float(now.trend.level[place]), float(now.limit[place]), float(probability[place]))
@@ -123,35 +149,62 @@ def pages(rows: Sequence[Row], found: Sequence[Sequence[Candidate]], watched: in
     return list(sent.values())
 
 
-def score(rows: Sequence[Row], sent: Sequence[Page], gpus: int) -> dict[str, Any]:
-    """Pages a day, their precision, and faults that were paged before the limit, from day two on and on day one."""
+def score(rows: Sequence[Row], sent: Sequence[Page], gpus: int, found: Sequence[Sequence[Candidate]]) -> dict[str, Any]:
+    """Pages a day, their precision, and faults that were paged before the limit, from day two on and on day one.
+
+    Args:
+        rows: The series.
+        sent: Pages.
+        gpus: GPUs of the fleet.
+        found: Series that alerted at the end of each block, to compare faults that were paged with those that alerted.
+    """
     started = float(rows[0].series.times[0])
     spans = {place: _span(row) for place, row in enumerate(rows) if row.series.onset is not None}
     true = [page for page in sent if _true(page, rows, spans)]
     later = [page for page in sent if page.at >= started + DAY_SECONDS]
-    leads, paged, of = [], 0, 0
+    alerts: dict[int, list[float]] = {}
+    for end, now in enumerate(found):
+        for one in now:
+            alerts.setdefault(one.row, []).append(started + end * GRID_S)
+    faults = []
     for place, (onset, breach, _) in spans.items():
         if breach < started + DAY_SECONDS:
             continue
-        of += 1
-        gpu = rows[place].gpu
-        named = [at for page in true for one, at in page.rows.items() if rows[one].gpu == gpu]
-        first = min((at for at in named if at >= onset), default=np.inf)
-        paged += first < breach if breach - onset > _SOON_SECONDS else first <= breach + _AFTER_SECONDS
-        if breach - onset >= LONG_SECONDS:
-            leads.append(float(max(breach - first, 0.0)) / 60)
+        gpu, kind = rows[place].gpu, rows[place].world.name.split("_", 3)[3]
+        paged = [at for page in true for one, at in page.rows.items() if rows[one].gpu == gpu]
+        faults.append(Fault(kind, onset, breach, _first(alerts.get(place, []), onset), _first(paged, onset)))
+    slow = [fault for fault in faults if fault.is_slow]
     false = [page for page in later if page not in true]
     return {
         "gpus": gpus,
         "pages_per_day": len(later) / (DAYS - 1),
         "precision": 1 - len(false) / len(later) if later else None,
         "false": len(false),
-        "paged": paged,
-        "faults": of,
-        "lead_minutes": leads,
+        "paged": sum(fault.is_in_time(fault.paged) for fault in faults),
+        "faults": len(faults),
+        "lead_minutes": [fault.lead_minutes(fault.paged) for fault in slow],
         "pages_on_day_one": len(sent) - len(later),
+        "by_fault": {
+            kind: _of_kind([fault for fault in faults if fault.kind == kind])
+            for kind in sorted({fault.kind for fault in faults})
+        },
         "false_pages": [_shown(page, rows, started) for page in false],
         "false_by_world": dict(Counter(min(rows[one].world.name for one in page.rows) for page in false if page.rows)),
+    }
+
+
+def _first(times: Sequence[float], since: float) -> float:
+    return min((at for at in times if at >= since), default=np.inf)
+
+
+def _of_kind(faults: Sequence[Fault]) -> dict[str, Any]:
+    slow = [fault for fault in faults if fault.is_slow]
+    return {
+        "faults": len(faults),
+        "alerted": sum(fault.is_in_time(fault.alerted) for fault in faults),
+        "paged": sum(fault.is_in_time(fault.paged) for fault in faults),
+        "alert_lead_minutes": [fault.lead_minutes(fault.alerted) for fault in slow],
+        "lead_minutes": [fault.lead_minutes(fault.paged) for fault in slow],
     }
 
 
@@ -159,8 +212,22 @@ def run_seed(seed: int, gpus: int, more_faults: float = 1.0) -> dict[str, Any]:
     """Score one fleet, with some times the usual number of faults."""
     rng = np.random.default_rng([seed, gpus])
     rows = [Row(*one) for one in fleet(rng, gpus, DAYS, FAULTS_PER_DAY * gpus / GPUS * more_faults)]
-    sent = pages(rows, candidates(rows), _WATCHED_PER_GPU * gpus)
-    return {"seed": seed, **score(rows, sent, gpus)}
+    found = candidates(rows)
+    figures = score(rows, pages(rows, found, _WATCHED), gpus, found)
+    return {"seed": seed, **figures, "alone": one_at_a_time(rows, found)}
+
+
+def one_at_a_time(rows: Sequence[Row], found: Sequence[Sequence[Candidate]]) -> dict[str, Any]:
+    """Faults that are paged where each is the only one: predictions at the same time need less evidence each."""
+    paged, faults, leads = 0, 0, []
+    for place, row in enumerate(rows):
+        if row.series.onset is None:
+            continue
+        mine = [[replace(one, row=0) for one in now if one.row == place] for now in found]
+        figures = score([row], pages([row], mine, _WATCHED), 1, mine)
+        paged, faults = paged + figures["paged"], faults + figures["faults"]
+        leads += figures["lead_minutes"]
+    return {"paged": paged, "faults": faults, "lead_minutes": leads}
 
 
 def _seeds(options: Options) -> Iterator[dict[str, Any]]:
@@ -245,12 +312,31 @@ def run(options: Options) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Text for people."""
-    lines = [f"{'seed':>6}{'pages/day':>11}{'precision':>11}{'false':>7}{'paged':>10}{'lead':>6}{'day one':>9}"]
-    for one in result["seeds"]:
-        lead = statistics.median(one["lead_minutes"]) if one["lead_minutes"] else float("nan")
-        lines.append(
-            f"{one['seed']:>6}{one['pages_per_day']:>11.2f}{one['precision'] or 0:>11.2f}{one['false']:>7}"
-            f"{one['paged']:>6}/{one['faults']:<3}{lead:>6.0f}{one['pages_on_day_one']:>9}"
-        )
+    """Text for people: each seed, then each kind of fault over all seeds."""
+    heads = f"{'seed':>6}{'pages/day':>11}{'precision':>11}{'false':>7}{'paged':>10}{'lead':>6}{'alone':>10}{'lead':>6}"
+    lines = [f"{heads}{'day one':>9}"]
+    lines += [_seed_line(one) for one in result["seeds"]]
+    lines += ["", f"{'fault':20}{'of':>5}{'alerted':>9}{'lead':>6}{'paged':>7}{'lead':>6}"]
+    for kind in sorted({kind for one in result["seeds"] for kind in one["by_fault"]}):
+        lines.append(_kind_line(kind, [one["by_fault"][kind] for one in result["seeds"] if kind in one["by_fault"]]))
     return "\n".join(lines)
+
+
+def _seed_line(one: dict[str, Any]) -> str:
+    alone = one["alone"]
+    return (
+        f"{one['seed']:>6}{one['pages_per_day']:>11.2f}{one['precision'] or 0:>11.2f}{one['false']:>7}"
+        f"{one['paged']:>6}/{one['faults']:<3}{_median(one['lead_minutes']):>6}"
+        f"{alone['paged']:>6}/{alone['faults']:<3}{_median(alone['lead_minutes']):>6}{one['pages_on_day_one']:>9}"
+    )
+
+
+def _kind_line(kind: str, parts: Sequence[dict[str, Any]]) -> str:
+    count = {name: sum(part[name] for part in parts) for name in ("faults", "alerted", "paged")}
+    alert_lead = _median([lead for part in parts for lead in part["alert_lead_minutes"]])
+    lead = _median([lead for part in parts for lead in part["lead_minutes"]])
+    return f"{kind:20}{count['faults']:>5}{count['alerted']:>9}{alert_lead:>6}{count['paged']:>7}{lead:>6}"
+
+
+def _median(leads: Sequence[float]) -> str:
+    return f"{statistics.median(leads):.0f}" if leads else "-"

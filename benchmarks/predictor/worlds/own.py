@@ -1,12 +1,16 @@
 """Worlds of rhythms that people have: office hours, traffic, jobs, caches, engines that reserve memory."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, datetime
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from benchmarks.predictor.worlds.series import Make, World, WorldSeries
 from numpy.typing import NDArray
 
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
 
@@ -18,6 +22,9 @@ DAY: Final = 86_400.0
 MONDAY: Final = 1_771_200_000.0
 """Monday 2026-02-16, 00:00 UTC."""
 STEP: Final = 300.0
+SITE: Final = ZoneInfo("Europe/Berlin")
+CHANGE: Final = 1_774_742_400.0
+"""Sunday 2026-03-29, 00:00 UTC; an hour later its clock changes."""
 SLOWDOWN_C: Final = 87.0
 MEMORY_MIB: Final = 81_559.0
 FULL_MIB: Final = 0.97 * MEMORY_MIB
@@ -29,6 +36,11 @@ _PATIENCE: Final = 200
 def _grid(rng: Rng, days: float, step: float = STEP) -> Array:
     """Times from the midnight before a random day of the week on."""
     return MONDAY + DAY * int(rng.integers(0, 7)) + np.arange(0.0, days * DAY, step)
+
+
+def _over_change(rng: Rng, days: float, step: float = STEP) -> Array:
+    """Times from a midnight 3 days or more before the clock of `SITE` goes to summer time, and 2 or more after it."""
+    return CHANGE - DAY * int(rng.integers(3, max(int(days) - 2, 4))) + np.arange(0.0, days * DAY, step)
 
 
 def _smoothed(values: Array, step: float, constant: float) -> Array:
@@ -70,6 +82,35 @@ def _workdays(rng: Rng, times: Array, *, weekend: float = 0.0) -> Array:
     return share
 
 
+def _site_days(rng: Rng, times: Array) -> tuple[Array, LocalTime]:
+    """Share of full work by the clock of `SITE`, with holidays and a busy Saturday; its settings."""
+    local = times + np.array([_offset_seconds(time) for time in times.tolist()])
+    numbers = np.arange(local[0] // DAY, local[-1] // DAY + 1)
+    weekdays = (numbers - MONDAY // DAY) % 7
+    work = weekdays < 5
+    begin = rng.choice(numbers[2:][work[2:]])
+    off = np.isin(numbers, begin + np.arange(7) if rng.random() < 0.3 else [begin, rng.choice(numbers[2:][work[2:]])])
+    work &= ~off
+    saturdays = np.flatnonzero(weekdays == 5)
+    if len(saturdays) and rng.random() < 0.7:
+        work[rng.choice(saturdays)] = True
+    first, length = rng.uniform(5.0, 11.0), rng.uniform(8.0, 12.0)
+    edge, jitter = float(np.exp(rng.uniform(np.log(0.05), np.log(1.5)))), rng.uniform(0.0, 0.4)
+    share = np.zeros(len(times))
+    for day in numbers[work].tolist():
+        start = day * DAY + (first + rng.normal(0, jitter)) * HOUR
+        end = start + (length + rng.normal(0, jitter)) * HOUR
+        up, down = (np.clip(hours / (edge * HOUR), 0.0, 1.0) for hours in (local - start, end - local))
+        share = np.maximum(share, rng.uniform(0.9, 1.0) * np.minimum(up, down))
+    holidays = frozenset(date.fromordinal(date(1970, 1, 1).toordinal() + int(day)) for day in numbers[off & ~work])
+    return share, LocalTime(SITE, holidays)
+
+
+def _offset_seconds(time: float) -> float:
+    offset = datetime.fromtimestamp(time, SITE).utcoffset()
+    return 0.0 if offset is None else offset.total_seconds()
+
+
 def _jobs(rng: Rng, times: Array, *, shortest: float, longest: float) -> Array:
     """Load of jobs that come and go; 0 between them."""
     load, now = np.zeros(len(times)), times[0] - rng.uniform(0, longest) * HOUR
@@ -106,7 +147,7 @@ def _temperature(
 
 
 def _without(series: WorldSeries) -> WorldSeries:
-    return WorldSeries(series.metric, series.times, series.values, series.limit, series.onset, series.breach)
+    return replace(series, companions={})
 
 
 def breach_of(values: Array, limit: float, step: float, onset: float, times: Array) -> float | None:
@@ -123,7 +164,12 @@ def breach_of(values: Array, limit: float, step: float, onset: float, times: Arr
 
 
 def _faulty(
-    draw: Callable[[Rng, Array, Array], WorldSeries], *, shortest: float, longest: float, step: float = STEP
+    draw: Callable[[Rng, Array, Array], WorldSeries],
+    *,
+    shortest: float,
+    longest: float,
+    step: float = STEP,
+    grid: Callable[[Rng, float, float], Array] = _grid,
 ) -> Make:
     """Series whose fault grows linearly from an onset to a share 1 at some hours, and breaches in that time.
 
@@ -132,28 +178,35 @@ def _faulty(
         shortest: Least hours from onset to breach.
         longest: Most hours.
         step: Seconds between samples.
+        grid: Draws times, of some days.
     """
 
     def make(rng: Rng, days: float) -> WorldSeries:
         for _ in range(_PATIENCE):
-            times = _grid(rng, days, step)
+            times = grid(rng, days, step)
             onset = float(rng.uniform(times[0] + max(0.4, days - 4) * DAY, times[-1] - 0.7 * longest * HOUR))
             series = draw(rng, times, np.maximum(times - onset, 0.0) / HOUR)
             breach = breach_of(series.values, series.limit, step, onset, times)
             if breach is not None and shortest <= (breach - onset) / HOUR <= longest:
                 kept = times <= breach + 2 * HOUR
                 companions = {name: values[kept] for name, values in series.companions.items()}
-                return WorldSeries(
-                    series.metric, times[kept], series.values[kept], series.limit, onset, breach, companions
+                values = series.values[kept]
+                return replace(
+                    series, times=times[kept], values=values, onset=onset, breach=breach, companions=companions
                 )
         raise RuntimeError("no draw of this world breaches in time")
 
     return make
 
 
-def _healthy(draw: Callable[[Rng, Array, Array], WorldSeries], *, step: float = STEP) -> Make:
+def _healthy(
+    draw: Callable[[Rng, Array, Array], WorldSeries],
+    *,
+    step: float = STEP,
+    grid: Callable[[Rng, float, float], Array] = _grid,
+) -> Make:
     def make(rng: Rng, days: float) -> WorldSeries:
-        times = _grid(rng, days, step)
+        times = grid(rng, days, step)
         return draw(rng, times, np.zeros(len(times)))
 
     return make
@@ -168,6 +221,19 @@ def office_power(rng: Rng, times: Array, grown: Array) -> WorldSeries:
     """The same, with its power."""
     air = rng.uniform(0.5, 5.0) * grown
     return _temperature(rng, times, _workdays(rng, times), top=rng.uniform(72, 82), air=air)
+
+
+def site(rng: Rng, times: Array, grown: Array) -> WorldSeries:
+    """Office work over a change of the clock, with holidays and a busy Saturday, all of them in the settings."""
+    work, local_time = _site_days(rng, times)
+    air = rng.uniform(0.5, 5.0) * grown
+    found = _temperature(rng, times, work, top=rng.uniform(72, 82), air=air)
+    return replace(found, companions={}, local_time=local_time)
+
+
+def site_unset(rng: Rng, times: Array, grown: Array) -> WorldSeries:
+    """The same without these settings."""
+    return replace(site(rng, times, grown), local_time=LocalTime())
 
 
 def plateau(rng: Rng, times: Array, grown: Array) -> WorldSeries:
@@ -278,6 +344,8 @@ def flat(rng: Rng, times: Array, grown: Array) -> WorldSeries:
 WORLDS: Final = (
     World("office", True, _healthy(office), "temperature on weekdays at any hours, holidays, chassis of an hour"),
     World("office-power", True, _healthy(office_power), "the same with power"),
+    World("site", True, _healthy(site, grid=_over_change), "the clock changes, holidays, a busy Saturday; settings"),
+    World("site-unset", True, _healthy(site_unset, grid=_over_change), "the same without the settings"),
     World("plateau", True, _healthy(plateau), "two levels, flat nights, noise 1 or 2, limit 95"),
     World("traffic", True, _healthy(traffic), "KV cache with a lunch dip, peak .70 to .82 of memory"),
     World("neighbour", True, _healthy(neighbour), "kernel 8 to 15 % slower in office hours"),
@@ -290,6 +358,7 @@ WORLDS: Final = (
     World("gaps", True, _healthy(gaps), "office with 30 % of the samples lost, and reboots"),
     World("office-wear", False, _faulty(office, shortest=2, longest=24), "office, cooling gets worse"),
     World("office-power-wear", False, _faulty(office_power, shortest=2, longest=24), "the same with power"),
+    World("site-wear", False, _faulty(site, shortest=2, longest=24, grid=_over_change), "site, cooling gets worse"),
     World("plateau-drift", False, _faulty(plateau, shortest=2, longest=24), "plateau with a drift"),
     World("traffic-leak", False, _faulty(traffic, shortest=2, longest=24), "KV cache with a leak"),
     World("neighbour-ageing", False, _faulty(neighbour, shortest=2, longest=24), "the kernel ages"),

@@ -75,6 +75,7 @@ def alerts(series: WorldSeries) -> Bools:
         threshold=None if own else series.limit,
         meaning=MEANINGS.get(series.metric, OTHER),
         companions=Companions(CsvTable(columns=[()]), found),
+        local_time=series.local_time,
     )
     fires: Bools = breach_columns(batch, options)["alert"][0, places] > 0
     return fires

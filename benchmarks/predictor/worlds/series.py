@@ -7,6 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.predictor.local_time import LocalTime
+
 
 @dataclass(frozen=True, slots=True)
 class WorldSeries:
@@ -20,6 +22,7 @@ class WorldSeries:
         onset: Unix time at which the fault begins; None for a healthy series.
         breach: Unix time at which the limit is reached for five minutes; None for a healthy series.
         companions: Values of other metrics of the same GPU at the same times, by Prometheus name.
+        local_time: Clock and holidays that the settings of its site have.
     """
 
     metric: str
@@ -29,6 +32,7 @@ class WorldSeries:
     onset: float | None = None
     breach: float | None = None
     companions: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    local_time: LocalTime = field(default_factory=LocalTime)
 
 
 Make: TypeAlias = Callable[[np.random.Generator, float], WorldSeries]

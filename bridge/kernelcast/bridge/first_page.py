@@ -7,18 +7,18 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kernelcast.bridge.pages.layout import Layout, SnapshotSource, StoreSnapshot
-from kernelcast.bridge.pages.view import SeriesView
+from kernelcast.bridge.layouts.layout import Layout, SnapshotSource, StoreSnapshot
+from kernelcast.bridge.layouts.view import SeriesView
 from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM
 from kernelcast.runtime import prometheus_text
 from kernelcast.runtime.prometheus_text import TextSample
-from kernelcast.view.page import ROWS, ScrapedPage, page_of
+from kernelcast.view.page import NAMES, ScrapedPage, page_of
 from kernelcast.wire.catalogue.bridge import CAUGHT_UP
 from kernelcast.wire.errors import PageError
 
 MAX_SERIES: Final = 2_000
 """Series of each family that are read; a store may have a million kernels, for which the dashboards are made."""
-_VIEW: Final = SeriesView(names=frozenset(row.prometheus_name for row in ROWS))
+_VIEW: Final = SeriesView(names=NAMES)
 
 
 class StorePages:

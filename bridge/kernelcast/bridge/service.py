@@ -49,6 +49,7 @@ from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.kafka.topic_names import TopicNames
 from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.threads import Worker
 from kernelcast.runtime.web.landing import Fact, Front
 from kernelcast.runtime.web.server import WebServer
 from kernelcast.view.first_page import FirstPage
@@ -118,10 +119,11 @@ class Bridge:
         self._web.progressed = manager.part("web").progressed
         self._web.measure(registry)
         self._compilation = Compilation()
-        self._stopping = threading.Event()
+        self._only_compiles = settings.scraping  # then `stop` does not wait for the thread: it has nothing open
         self._ended = threading.Event()
         self._failure = ""
-        self._thread = threading.Thread(target=self._consume, name="consume", daemon=True)
+        self._thread = Worker("consume", self._consume)
+        self._stopping = self._thread.stopping
 
     @property
     def url(self) -> str:
@@ -152,8 +154,8 @@ class Bridge:
         self._stopping.set()
         self._compilation.stop()
         self._pages.stop()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        if not self._only_compiles:
+            self._thread.stop(STOP_SECONDS)
         self._web.stop()
         self._producer.close(FLUSH_SECONDS)
 
@@ -171,10 +173,11 @@ class Bridge:
                 self._wait_idly()
                 return
             self._compilation.finish_what_readiness_needs()
+            self._only_compiles = False
             if self._stopping.is_set():
                 return
             self._compiled = frozenset({Format.TEXT, Format.OPENMETRICS})
-            threading.Thread(target=self._warm_up_the_rest, name="warm-up", daemon=True).start()
+            Worker("warm-up", self._warm_up_the_rest).start()
             grouped = self._settings.mode == "group"
             if grouped:
                 self._consumer.subscribe(self._settings.topics, self._intake)

@@ -68,7 +68,7 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
             (
                 "kernelcast.bridge.series.",
                 "kernelcast.bridge.tables.",
-                "kernelcast.bridge.pages.",
+                "kernelcast.bridge.layouts.",
                 "kernelcast.bridge.expose.render",
             ),
             "series_and_text",

@@ -13,10 +13,8 @@ import typer
 
 from kernelcast.cli.kafka import (
     TO_THE_END_AND_NO_LOG,
-    BootstrapServers,
-    ConfigFile,
+    KafkaOptions,
     application,
-    kafka_settings,
     login_name,
     one_of,
     show_table,
@@ -66,11 +64,10 @@ def list_command(
     *,
     all_: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Everything about them, a JSON object a line.")] = False,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Show the findings that last, pages first, then the newest first."""
-    known = _read(kafka_settings("findings", config, bootstrap_servers))
+    known = _read(options.settings("findings"))
     chosen = [one for one in known.findings.values() if all_ or _lasts(one, time.time_ns())]
     chosen.sort(key=lambda one: (one.severity is not Severity.PAGE, one.held, -one.began_ns, one.finding_id))
     if as_json:
@@ -90,14 +87,13 @@ def mark_command(
     *,
     by: Annotated[str | None, typer.Option("--by", help="Who answers; default: the login name.")] = None,
     note: Annotated[str, typer.Option("--note", help="A remark, for people.")] = "",
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Answer a finding: it counts in the published precision; after a false alarm the series is reported later.
 
     `accepted` ends a finding of cause deploy: the new duration is the usual one.
     """
-    kafka = kafka_settings("findings", config, bootstrap_servers)
+    kafka = options.settings("findings")
     known = _read(kafka).findings
     found = _one_of(known, finding_id)
     cause = known[found].cause

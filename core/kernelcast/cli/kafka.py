@@ -7,6 +7,7 @@ import getpass
 import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -30,17 +31,34 @@ NO_LOG: Final = {"log_level": "2"}
 """Property of a reader whose librdkafka logs critical errors only."""
 TO_THE_END_AND_NO_LOG: Final = {**NO_LOG, **TO_THE_END}
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")]
-BootstrapServers = Annotated[
-    str | None, typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.")
-]
-
 
 class ClientSettings(Section):
     """The part of the settings that these commands read."""
 
     kafka: KafkaSettings = KafkaSettings()
     log: LogSettings = LogSettings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOptions:
+    """Options with which a command finds Kafka, as they were given; see `runtime.command.command`."""
+
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")] = None
+    bootstrap_servers: Annotated[
+        str | None, typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.")
+    ] = None
+
+    def settings(self, command: str) -> KafkaSettings:
+        """Return the settings of Kafka from flags, environment and file.
+
+        Args:
+            command: Name of the command; its own section of the file is accepted.
+
+        Raises:
+            ConfigurationError: They are unusable.
+        """
+        flags = {"kafka.bootstrap_servers": self.bootstrap_servers}
+        return load(command, ClientSettings, path=self.config, flags=flags, environ=os.environ).kafka
 
 
 def application(help_text: str) -> typer.Typer:
@@ -51,21 +69,6 @@ def application(help_text: str) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
-
-
-def kafka_settings(command: str, config: Path | None, bootstrap_servers: str | None) -> KafkaSettings:
-    """Return the settings of Kafka from flags, environment and file.
-
-    Args:
-        command: Name of the command; its own section of the file is accepted.
-        config: The file.
-        bootstrap_servers: Value of the flag.
-
-    Raises:
-        ConfigurationError: They are unusable.
-    """
-    flags = {"kafka.bootstrap_servers": bootstrap_servers}
-    return load(command, ClientSettings, path=config, flags=flags, environ=os.environ).kafka
 
 
 def show_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

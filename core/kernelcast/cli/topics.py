@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from kernelcast.cli.kafka import BootstrapServers, ConfigFile, application, kafka_settings, show_table
+from kernelcast.cli.kafka import KafkaOptions, application, show_table
 from kernelcast.runtime.command import command
 from kernelcast.runtime.exits import EXIT_RUN_TIME
 from kernelcast.runtime.kafka.admin import (
@@ -26,9 +26,9 @@ MAX_REPLICATION_FACTOR: Final = 32
 
 @topics.command("list")
 @command
-def list_command(config: ConfigFile = None, bootstrap_servers: BootstrapServers = None) -> None:
+def list_command(options: KafkaOptions) -> None:
     """Show the broker's topics beside the contract; exits with 1 if one of ours is missing or differs."""
-    found = list_topics(kafka_settings("topics", config, bootstrap_servers))
+    found = list_topics(options.settings("topics"))
     missing = [topic.name for topic in TOPICS if topic.name not in found]
     differing = {topic.name: differences(topic, found[topic.name]) for topic in TOPICS if topic.name in found}
     rows = [_row(topic, found.get(topic.name), differing.get(topic.name, [])) for topic in TOPICS]
@@ -58,8 +58,7 @@ def _row(topic: Topic, state: TopicState | None, differing: Sequence[SettingDiff
 @topics.command("apply")
 @command
 def apply_command(
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
     replication_factor: Annotated[
         int | None,
         typer.Option(
@@ -82,16 +81,16 @@ def apply_command(
 ) -> None:
     """Create missing topics and correct settings; exits with 1 if a topic still differs from the contract."""
     changes = apply_topics(
-        kafka_settings("topics", config, bootstrap_servers),
+        options.settings("topics"),
         replication_factor=replication_factor,
         partitions=partitions,
     )
     show_table(
-        ("topic", "outcome", "detail"), [(change.topic, change.outcome.value, change.detail) for change in changes]
+        ("topic", "outcome", "detail"), [(change.topic, change.result.value, change.detail) for change in changes]
     )
     for remark, names in _remarks(changes).items():
         sys.stderr.write(f"{', '.join(names)}: {remark}\n")
-    if any(change.outcome is TopicResult.TOUCHED for change in changes):
+    if any(change.result is TopicResult.TOUCHED for change in changes):
         sys.stderr.write(
             "this broker cannot be administrated; its topics have the partitions and settings it gives them\n"
         )

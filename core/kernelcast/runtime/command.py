@@ -15,7 +15,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -37,13 +37,24 @@ Check = Callable[[Any], None]
 class DaemonOptions:
     """The options that every daemon has, as they were given."""
 
-    config: Path | None = None
-    bootstrap_servers: str | None = None
-    listen_address: str | None = None
-    web_config_file: str | None = None
-    log_level: str | None = None
-    log_format: str | None = None
-    check_config: bool = False
+    config: Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)] = None
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.", show_default=False),
+    ] = None
+    listen_address: Annotated[
+        str | None,
+        typer.Option("--web.listen-address", metavar="HOST:PORT", help="Where to serve HTTP.", show_default=False),
+    ] = None
+    web_config_file: Annotated[
+        str | None,
+        typer.Option("--web.config.file", metavar="FILE", help="TLS and users, exporter-toolkit's format."),
+    ] = None
+    log_level: Annotated[
+        str | None, typer.Option("--log.level", metavar="LEVEL", help="debug, info, warning or error.")
+    ] = None
+    log_format: Annotated[str | None, typer.Option("--log.format", metavar="FORMAT", help="logfmt or json.")] = None
+    check_config: Annotated[bool, typer.Option("--check-config", help="Check the settings and exit.")] = False
 
     def settings(
         self, section: str, model: type[S], *, flags: Mapping[str, object] | None = None, checks: tuple[Check, ...] = ()
@@ -91,28 +102,6 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so
         raise typer.Exit(0)
 
 
-_OPTIONS: Final[Mapping[str, Any]] = {
-    "config": Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)],
-    "bootstrap_servers": Annotated[
-        str | None,
-        typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.", show_default=False),
-    ],
-    "listen_address": Annotated[
-        str | None,
-        typer.Option("--web.listen-address", metavar="HOST:PORT", help="Where to serve HTTP.", show_default=False),
-    ],
-    "web_config_file": Annotated[
-        str | None,
-        typer.Option("--web.config.file", metavar="FILE", help="TLS and users, exporter-toolkit's format."),
-    ],
-    "log_level": Annotated[
-        str | None, typer.Option("--log.level", metavar="LEVEL", help="debug, info, warning or error.")
-    ],
-    "log_format": Annotated[str | None, typer.Option("--log.format", metavar="FORMAT", help="logfmt or json.")],
-    "check_config": Annotated[bool, typer.Option("--check-config", help="Check the settings and exit.")],
-}
-
-
 _VERSION: Final = inspect.Parameter(
     "show_version",
     inspect.Parameter.KEYWORD_ONLY,
@@ -124,36 +113,54 @@ _VERSION: Final = inspect.Parameter(
 
 
 def daemon(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the shared options, collected in its first parameter, and the shared exit codes."""
-    own = list(inspect.signature(function).parameters.values())[1:]
-    shared = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=getattr(DaemonOptions(), name), annotation=annotation
-        )
-        for name, annotation in _OPTIONS.items()
-    ]
+    """As `command`, with the option `--version`; the function's first parameter is its `DaemonOptions`."""
+    ready = command(function)
 
-    @functools.wraps(function)
-    def command_function(**arguments: Any) -> None:
+    @functools.wraps(ready)
+    def without_version(**arguments: Any) -> None:
         arguments.pop(_VERSION.name)
-        options = DaemonOptions(**{name: arguments.pop(name) for name in _OPTIONS})
-        function(options, **arguments)
+        ready(**arguments)
 
-    return _with_signature(command(command_function), [*shared, *own, _VERSION])
+    return _with_signature(without_version, [*inspect.signature(ready).parameters.values(), _VERSION])
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn our errors into one message on standard error and an exit code: 2 for configuration, 1 for run time."""
+    """Turn our errors into one message on standard error and an exit code: 2 for configuration, 1 for run time.
+
+    A parameter whose type is a dataclass stands for the fields of it, each of which is an option of the command::
+
+        @command
+        def list_command(kafka: KafkaOptions, *, everything: Annotated[bool, typer.Option("--all")] = False) -> None:
+    """
+    own = inspect.signature(function).parameters.values()
+    groups: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
 
     @functools.wraps(function)
     def guarded(*arguments: Any, **named: Any) -> None:
         logging.keep_off_standard_output()
+        for name, group in groups.items():
+            named[name] = group(**{field.name: named.pop(field.name) for field in fields(group)})
         try:
             function(*arguments, **named)
         except KernelcastError as error:
             raise typer.Exit(report(error)) from None
 
-    return guarded
+    if not groups:
+        return guarded
+    return _with_signature(guarded, [each for one in own for each in _expanded(one)])
+
+
+def _expanded(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The fields of the dataclass for which a parameter stands, else the parameter."""
+    if not is_dataclass(parameter.annotation):
+        return [parameter]
+    kind, required = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+    return [
+        inspect.Parameter(
+            field.name, kind, default=required if field.default is MISSING else field.default, annotation=field.type
+        )
+        for field in fields(parameter.annotation)
+    ]
 
 
 def _with_signature(function: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:

@@ -3,7 +3,7 @@
 import sys
 from typing import Final
 
-from kernelcast.runtime.settings.secrets import without_userinfo
+from kernelcast.runtime.settings.masking import without_userinfo
 from kernelcast.runtime.terminal import printable
 from kernelcast.wire.errors import BrokerAccessError, ConfigurationError, KernelcastError
 

@@ -19,7 +19,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
 from kernelcast.runtime.repeats import RepeatLimit
-from kernelcast.runtime.settings.secrets import MASKED, is_secret, without_userinfo
+from kernelcast.runtime.settings.masking import MASKED, is_secret, without_userinfo
 from kernelcast.runtime.settings.service import LogSettings
 
 _CHATTY: Final = ("uvicorn.error", "uvicorn.access", "asyncio")

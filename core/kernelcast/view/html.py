@@ -38,8 +38,8 @@ section .good{color:var(--good)}
 .p0{fill:#d97706}.p1{fill:#2f74c0}.p2{fill:#6a51a3}.p3{fill:#3f9b63}.p4{fill:#999}
 @media (max-width:46rem){section .desk{display:none}section table{font-size:.8rem}
 section th,section td,section td:first-child{padding-right:.45rem;white-space:normal;overflow-wrap:break-word}
-section th.grows{width:auto}section td:first-child{min-width:4.5rem;max-width:9rem}
-section td.grows:not(.name){overflow-wrap:anywhere}
+section th.grows{width:auto}section td:first-child{max-width:9rem}
+section td:first-child,section td.grows:not(.name){overflow-wrap:anywhere;min-width:5.5rem}
 section .right,section td.name{white-space:nowrap;max-width:none}section td.name{max-width:1px;width:99%}}
 """
 _HERE: Final = ("live", "cpu")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from kernelcast.runtime.prometheus_text import LINE_FEED, TextSample, samples
-from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel, predictor
+from kernelcast.wire.catalogue import OWN_NAMES, bridge, exporter, forecast, kernel, own_name, predictor
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.errors import DecodeError, PageError
 
@@ -31,7 +31,10 @@ ROWS: Final = (
 )
 """Rows that are shown. A page of a large bridge has a million lines; only those whose names begin so are parsed."""
 _DURATION: Final = kernel.DURATION.prometheus_name
-_SHOWN: Final = (*(row.prometheus_name for row in ROWS), "kernelcast_bridge_")
+_OWN_NAMES: Final = frozenset(row.prometheus_name for row in ROWS)
+NAMES: Final = _OWN_NAMES | {other for other, own in OWN_NAMES.items() if own in _OWN_NAMES}
+"""Names of the rows, with DCGM's other names of them."""
+_SHOWN: Final = (*NAMES, "kernelcast_bridge_")
 _STEP_NAMES: Final = frozenset(row.prometheus_name for row in _STEP_ROWS)
 PREDICTOR_JOB: Final = "kernelcast-predictor"
 
@@ -237,7 +240,7 @@ def _add(page: ScrapedPage, sample: TextSample) -> None:
     name, labels = sample.name, sample.labels
     if name.startswith("DCGM_") or name == gpu.GPU_UP.prometheus_name:
         key = (labels.get("Hostname", ""), labels.get("gpu", ""))
-        page.gpus.setdefault(key, {})[name] = sample.value
+        page.gpus.setdefault(key, {})[own_name(name)] = sample.value
         page.sources.add(labels.get("source", ""))
     elif name.startswith("kernelcast_bridge_"):
         page.bridge[name] += sample.value

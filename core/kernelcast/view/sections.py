@@ -220,7 +220,7 @@ def _predictions(picture: Picture) -> Section:
         Column("predicted"),
         Column("cause"),
         Column("what", grows=True),
-        Column("limit", right=True),
+        Column("limit"),
         Column("P", right=True, wide=True, spare=True),
     )
     groups: dict[tuple[str, str, str], list[Prediction]] = {}
@@ -230,9 +230,8 @@ def _predictions(picture: Picture) -> Section:
     rows = []
     for (source, cause, crossed), every in groups.items():
         first = every[0]
-        what = " ".join(
-            first.labels.get(name, "") for name in ("program", "kernel", "metric") if first.labels.get(name)
-        )
+        names = (first.labels.get(name, "") for name in ("program", "kernel", "metric"))
+        what = " ".join(name for name in names if name not in ("", source))  # a program without a node is the source
         more = f" and {len(every) - 1} more" if len(every) > 1 else ""
         rows.append(
             (

@@ -6,7 +6,6 @@ gets its collaborators here; none imports this one.
 
 import gc
 import platform
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,7 +18,6 @@ from prometheus_client import CollectorRegistry
 from kernelcast.exporter import reloading
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.programs import ProgramUsers
-from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, DaemonParts
 from kernelcast.exporter.delivery.output import KafkaOutput, kafka_output
 from kernelcast.exporter.delivery.publish import SERVICE_NAME, SamplePublisher
@@ -28,6 +26,7 @@ from kernelcast.exporter.hints.inbox import HintInbox, HintReader, InboxByTopic
 from kernelcast.exporter.hints.orders import OrderInbox, StoppedFile
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.pauses import AlertInbox, PausedPrograms, PolicyInbox
+from kernelcast.exporter.instruments import Instruments
 from kernelcast.exporter.kernel_log import kernel_log_source
 from kernelcast.exporter.nccl_inspector import nccl_inspector_source
 from kernelcast.exporter.nvml.control import ControlSocket
@@ -35,6 +34,7 @@ from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.dcgm_watch import DeviceMetrics
 from kernelcast.exporter.nvml.devices import KnownGpus, boot_id, open_nvml, pynvml_for
 from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.otel_names import SOURCE_ROWS
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.programs.devices import DeviceResolver
@@ -59,6 +59,7 @@ from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.reloading import reload as reload_settings
 from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.threads import Worker
 from kernelcast.runtime.web.landing import Front
 from kernelcast.runtime.web.server import WebServer
 from kernelcast.view.first_page import FirstPage
@@ -68,6 +69,8 @@ from kernelcast.wire.identity import Device
 from kernelcast.wire.topics import ALERTS, HINTS, ORDERS, POLICY
 from kernelcast.wire.tuning.pauses import PAUSED_FILE, SPACES_FILE
 
+YOUNG_OBJECTS: Final = 20_000
+"""Objects after which the garbage collector looks at the young ones: an interval makes as many, and few stay."""
 READER_STOP_SECONDS: Final = 5.0
 """Longest wait at the end for each thread that reads Kafka; it notices the stop within `inbox.READ_SECONDS`."""
 
@@ -100,6 +103,8 @@ def run(
         # Objects made at start live as long as the process, so the garbage collector need not traverse them again.
         gc.collect()
         gc.freeze()
+        _, *older_generations = gc.get_threshold()
+        gc.set_threshold(YOUNG_OBJECTS, *older_generations)
         return_freed_memory()
         _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))
         daemon.run(shutdown)
@@ -122,7 +127,7 @@ class DaemonAssembly:
     settings: ExporterSettings
     hostname: str
     registry: CollectorRegistry
-    counts: DaemonCounts
+    counts: Instruments
     stack: ExitStack
 
     @property
@@ -161,7 +166,7 @@ def assembled(
     manager = manager or ServiceManager()
     with ExitStack() as stack:
         assembly = DaemonAssembly(
-            settings, settings.hostname or platform.node(), registry, DaemonCounts(registry), stack
+            settings, settings.hostname or platform.node(), registry, Instruments(registry), stack
         )
         state, aggregator = _memory(settings, stack)
         node = _node_parts(assembly, state)
@@ -215,7 +220,12 @@ def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | N
 def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
     """Open NVML, the probes' socket and every other source; the stack closes them."""
     settings, stack, counts = assembly.settings, assembly.stack, assembly.counts
-    counters = CountersFile(settings.counters_file, processes=settings.process_metrics, nvlink=settings.nvlink_links)
+    counters = CountersFile(
+        settings.counters_file,
+        processes=settings.process_metrics,
+        nvlink=settings.nvlink_links,
+        sources=SOURCE_ROWS if settings.naming == "both" else (),
+    )
     sampler = IsolatedSampler(
         counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
     )
@@ -246,7 +256,7 @@ def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None, users: Cur
     def gpus() -> Sequence[NodeGpu]:
         reading = nvml.reading if nvml is not None else None
         return [
-            NodeGpu(gpu.uuid, gpu.index, gpu.gi_id, tuple(one.pid for one in gpu.processes), users.labels_for(gpu))
+            NodeGpu(gpu.uuid, gpu.index, gpu.gi_id, tuple(one.pid for one in gpu.processes), users.users_of(gpu))
             for gpu in (reading.gpus if reading is not None else ())
         ]
 
@@ -288,7 +298,7 @@ def _web_server(
     return assembly.stack.enter_context(web)
 
 
-def _gpus(nvml: NvmlSource | None, counts: DaemonCounts, writing: DeviceMetrics) -> list[Source]:
+def _gpus(nvml: NvmlSource | None, counts: Instruments, writing: DeviceMetrics) -> list[Source]:
     return [] if nvml is None else [KnownGpus(nvml, lambda: counts.device_metrics(off=writing.off))]
 
 
@@ -369,10 +379,10 @@ def _first_trouble(*answers: tuple[bool, str]) -> tuple[bool, str]:
 @contextmanager
 def _reading(reader: HintReader, shutdown: Shutdown) -> Iterator[None]:
     """Read hints on a separate thread, for the duration of the block."""
-    thread = threading.Thread(target=reader.run, name="hints", daemon=True)
+    thread = Worker("hints", reader.run)
     thread.start()
     try:
         yield
     finally:
         shutdown.request()
-        thread.join(READER_STOP_SECONDS)
+        thread.stop(READER_STOP_SECONDS)

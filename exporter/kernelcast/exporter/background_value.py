@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from kernelcast.runtime.logging import get_logger
+from kernelcast.runtime.threads import Worker
 
 STOP_SECONDS: Final = 2.0
 """Longest wait of `close` for a fetch in progress; one that hangs is abandoned with its daemon thread."""
@@ -65,10 +66,10 @@ class Refreshed(Generic[_Value]):
         self._on_error = on_error
         self._answer: tuple[float, _Value] | None = None
         self._trouble = ""
-        self._stopping = threading.Event()
         self._asked = threading.Event()
         self._tried = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"{source}-refresh", daemon=True)
+        self._thread = Worker(f"{source}-refresh", self._run)
+        self._stopping = self._thread.stopping
 
     def start(self) -> None:
         """Start the thread."""
@@ -78,8 +79,7 @@ class Refreshed(Generic[_Value]):
         """Stop fetching, with a short wait for a fetch in progress; safe to call twice."""
         self._stopping.set()
         self._asked.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        self._thread.stop(STOP_SECONDS)
 
     def wait_for_first(self, seconds: float) -> None:
         """Wait for the first fetch, within a time limit; used only at the start of the daemon."""

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.exposition import IntervalExposition
+from kernelcast.exporter.instruments import Instruments
 from kernelcast.exporter.pipeline import Pipeline, Tick
 from kernelcast.exporter.schedule import Deadlines
 from kernelcast.exporter.state import StateFile
@@ -43,7 +43,7 @@ class DaemonParts:
     pipeline: Pipeline
     aggregator: Aggregator
     exposition: IntervalExposition
-    counts: DaemonCounts
+    counts: Instruments
     state: StateFile | None
     kafka_ready: ReadyCheck
     after: Callable[[], None] = lambda: None

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.delivery.publish import HOSTNAME_LABEL, rename_hostname
+from kernelcast.exporter.delivery.publish import HOSTNAME_LABEL, named_host
 from kernelcast.exporter.pipeline import Tick
 from kernelcast.runtime.instruments import WithoutCreated
 from kernelcast.wire.catalogue import Kind, Metric
@@ -33,7 +33,7 @@ class IntervalExposition:
 
     Args:
         registry: The daemon's own metrics.
-        hostname_label: Name of the label `Hostname` on the page.
+        hostname_label: A label that has the host beside `Hostname`.
     """
 
     def __init__(self, registry: CollectorRegistry, *, hostname_label: str = HOSTNAME_LABEL) -> None:
@@ -60,7 +60,7 @@ class IntervalExposition:
         with self._lock:
             if self._tick is not None:
                 samples = [*self._tick.devices, *(one for group in self._tick.programs for one in group.samples)]
-                self._rendered = render(rename_hostname(sample, self._hostname_label) for sample in samples)
+                self._rendered = render(named_host(sample, self._hostname_label) for sample in samples)
                 self._tick = None
             return self._rendered
 
@@ -82,7 +82,7 @@ def render(samples: Iterable[Sample]) -> bytes:
 
 @lru_cache(maxsize=4_096)  # samples of one GPU or kernel have the same labels in many families, and in each interval
 def _labels(attributes: Labels) -> str:
-    return ",".join(f'{key}="{_escape(value)}"' for key, value in attributes)
+    return ",".join(f'{key.replace(".", "_")}="{_escape(value)}"' for key, value in attributes)
 
 
 def _lines(sample: Sample, labels: str) -> Iterator[str]:

@@ -98,7 +98,7 @@ def _as_page_url(value: str) -> str:
 
 
 class ScrapeSettings(Section):
-    """Pages of inference engines on this node, where no Prometheus reads them.
+    """Pages of inference engines and of other vendors' exporters on this node, where no Prometheus reads them.
 
     Attributes:
         urls: Their URLs.
@@ -118,7 +118,8 @@ class ExporterSettings(ServiceSettings):
     Attributes:
         interval_seconds: Time between two samples of everything.
         hostname: The node's name on every series; if empty, the system's host name.
-        hostname_label: Label name in the site's dcgm-exporter dashboards: `Hostname` up to 4.8.2, `hostname` after.
+        hostname_label: Label of the host in the site's dcgm-exporter dashboards: `Hostname` up to 4.8.2. After it
+            `hostname`, which series then have beside `Hostname`.
         socket_path: Socket on which programs report their kernels.
         allowed_uids: Users whose programs may report; null allows every user of the node.
         state_directory: Directory of totals that survive a crash; with null, a crash resets every counter.
@@ -133,11 +134,14 @@ class ExporterSettings(ServiceSettings):
         device_metrics: Whether to write NVML's metrics; `auto` leaves them to a dcgm-exporter if one answers here.
         dcgm_exporter_url: URL of that dcgm-exporter.
         counters_file: Table of the device rows to write, in dcgm-exporter's format; null uses our own table.
+        naming: Whether to write device metrics under DCGM's names alone, or OpenTelemetry's beside them.
         xid_count_window_seconds: Window of `DCGM_EXP_XID_ERRORS_COUNT`; dcgm-exporter's `--xid-count-window-size`.
         clock_events_count_window_seconds: Window of `DCGM_EXP_CLOCK_EVENTS_COUNT`, likewise.
         nvlink_links: Metrics of each NVLink: whether it is up (`state`), or also its traffic and errors (`all`).
         process_metrics: Whether to write each process's use of a GPU.
         nvml_recording: Recording of NVML to replay instead, with `source="replayed"`; for machines without a GPU.
+        attribution: Where the pod and job of a GPU stand: on each of its series (`labels`), on one series of their own
+            (`info`), or nowhere (`off`).
         kubernetes: Whether to query the kubelet for the pods of GPUs; `auto` does so if its socket exists.
         pod_resources_socket: The kubelet's socket.
         kubernetes_virtual_gpus: Writes the series of a GPU that containers share once for each of them, as
@@ -146,12 +150,15 @@ class ExporterSettings(ServiceSettings):
             series; empty for none. Needs the right to list pods.
         kubernetes_images: Whether to query the image of each program's container, whose change is a deploy; needs
             the right to list pods.
+        kubernetes_pod_uid: Whether series with a pod have its uid, as dcgm-exporter under KUBERNETES_ENABLE_POD_UID.
+        kubernetes_resource_slices: Whether to read this node's ResourceSlices, which say which GPU or MIG instance a
+            device of a resource claim is; needs the right to list resourceslices.
         kubernetes_api_url: URL of the API server; if empty, the address in every pod's environment.
         kubernetes_node_name: The node's name in Kubernetes; if empty, `hostname`.
         kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
             needs a right that is not given by default.
         nccl_inspector: Bus bandwidth and time of NCCL's operations, where its plugin writes them.
-        scrape: Pages of inference engines.
+        scrape: Pages of inference engines and of other vendors' exporters.
         tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
         tpu_ports: Ports of such programs; if empty, TPU_RUNTIME_METRICS_PORTS, or 8431.
         job_mapping_directory: Directory in which a scheduler's prolog lists each GPU's jobs, as for dcgm-exporter.
@@ -185,6 +192,7 @@ class ExporterSettings(ServiceSettings):
     device_metrics: Switch = "auto"
     dcgm_exporter_url: str = DCGM_EXPORTER_URL
     counters_file: Path | None = None
+    naming: Annotated[Literal["dcgm", "both"], Remedy("write dcgm or both")] = "dcgm"
     xid_count_window_seconds: WindowSeconds = 300.0
     clock_events_count_window_seconds: WindowSeconds = 300.0
     nvlink_links: Annotated[
@@ -192,12 +200,17 @@ class ExporterSettings(ServiceSettings):
     ] = "state"
     process_metrics: bool = True
     nvml_recording: Path | None = None
+    attribution: Annotated[
+        Literal["labels", "info", "off"], BeforeValidator(_as_switch), Remedy("write labels, info or off")
+    ] = "labels"
     kubernetes: Switch = "auto"
     pod_resources_socket: Path = KUBELET_SOCKET
     kubernetes_virtual_gpus: bool = False
     job_mapping_directory: Path | None = None
     kubernetes_pod_label_allowlist_regex: tuple[Pattern, ...] = ()
     kubernetes_images: bool = False
+    kubernetes_pod_uid: bool = False
+    kubernetes_resource_slices: bool = False
     kubernetes_api_url: str = ""
     kubernetes_node_name: str = ""
     kernel_log: OnOff = "off"

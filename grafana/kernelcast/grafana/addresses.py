@@ -3,12 +3,9 @@
 from typing import Final
 
 OVERVIEW: Final = "kernelcast-overview"
-NODE: Final = "kernelcast-node"
 GPUS: Final = "kernelcast-gpus"
 KERNELS: Final = "kernelcast-kernels"
-SYNCHRONISATION: Final = "kernelcast-synchronisation"
-FORECASTS: Final = "kernelcast-forecasts"
-HINTS: Final = "kernelcast-hints"
+SERVING: Final = "kernelcast-serving"
 PIPELINE: Final = "kernelcast-pipeline"
 
 

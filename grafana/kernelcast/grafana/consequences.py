@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kernelcast.grafana.rules import (
+    exporters,
     findings,
     gpu_errors,
     hardware,
@@ -26,7 +27,6 @@ _FINDING: Final = ("rack", *_GPU, "program", "rank", "kernel", "metric")
 _PROGRAM: Final = (*_GPU, "program")
 _PORT: Final = ("Hostname", "device", "port")
 _WITHOUT_KAFKA: Final = ("KernelcastMessagesDropped", "KernelcastPredictorFailing", "KernelcastSpoolFilling")
-_FAST, _SLOWLY = "Fast", "Slowly"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class Consequences:
     about: str = ""
 
 
+_SLOW_WORK: Final = ("KernelcastKernelSlower", "KernelcastStraggler", "KernelcastWorkSlower")
 _PREDICTIONS: Final = ("KernelcastBreachImminent", "KernelcastDegradationPredicted")
 _SHOWN_BY: Final = {
     "KernelcastGpuThrottling": "power_brake|hardware_slowdown|thermal|clock_low",
@@ -59,10 +60,8 @@ _SHOWN_BY: Final = {
     "KernelcastGpuRepairPending": "row_remapping|memory_errors",
     "KernelcastGpuNvlinkDown": "nvlink|xid",
     "KernelcastGpuNvlinkRecovers": "nvlink",
-    "KernelcastGpuPcieLinkNarrow": "pcie_link",
-    "KernelcastGpuPcieReplays": "pcie_errors",
+    "KernelcastGpuPcieLinkDegraded": "pcie_link|pcie_errors",
     "KernelcastGpuDown": "telemetry_lost|xid",
-    "KernelcastGpuSilent": "telemetry_lost|xid",
 }
 """By alert of the hardware, the causes of findings on its node that say the same."""
 _FIXED: Final = (
@@ -71,12 +70,7 @@ _FIXED: Final = (
     Consequences("KernelcastWorkSlower", ("KernelcastDegradationPredicted",), _FINDING),
     Consequences("KernelcastBreachImminent", ("KernelcastDegradationPredicted",), _FINDING),
     Consequences("KernelcastWorkSlower", ("KernelcastKernelSlower", "KernelcastStraggler"), _PROGRAM),
-    Consequences(
-        "KernelcastLimitPassed",
-        ("KernelcastGpuThrottling", "KernelcastGpuTimeLostToHeat"),
-        _GPU,
-        matcher='cause="thermal"',
-    ),
+    Consequences("KernelcastLimitPassed", ("KernelcastGpuThrottling",), _GPU, matcher='cause="thermal"'),
     Consequences("KernelcastLimitPassed", ("KernelcastGpuMemoryNearlyFull",), _GPU, matcher='cause="memory_leak"'),
     *(
         Consequences(
@@ -94,32 +88,20 @@ _FIXED: Final = (
             "KernelcastGpuMemoryNearlyFull",
             "KernelcastGpuNeedsRecovery",
             "KernelcastGpuNvlinkDown",
-            "KernelcastGpuPcieLinkNarrow",
+            "KernelcastGpuPcieLinkDegraded",
             "KernelcastGpuRowsUnreadable",
-            "KernelcastGpuSilent",
             "KernelcastGpuThrottling",
-            "KernelcastGpuTimeLostToHeat",
             "KernelcastGpuUnmeasured",
             "KernelcastKernelSlower",
             "KernelcastStraggler",
         ),
         _GPU,
     ),
-    Consequences(
-        "KernelcastGpuThrottling",
-        (
-            "KernelcastGpuTimeLostToHeat",
-            "KernelcastKernelSlower",
-            "KernelcastStraggler",
-        ),
-        _GPU,
-    ),
-    Consequences("KernelcastGpuPcieLinkNarrow", ("KernelcastStraggler",), _GPU),
+    Consequences("KernelcastGpuThrottling", _SLOW_WORK, _GPU),
+    Consequences("KernelcastGpuPcieLinkDegraded", _SLOW_WORK, _GPU),
     Consequences("KernelcastGpuRowRemapFailure", ("KernelcastGpuRepairPending",), _GPU),
     Consequences("KernelcastGpuNvlinkDown", ("KernelcastGpuNvlinkRecovers",), _GPU),
-    Consequences(
-        "KernelcastInfinibandPortDown", ("KernelcastInfinibandErrors", "KernelcastInfinibandPortSlower"), _PORT
-    ),
+    Consequences("KernelcastInfinibandPortDown", ("KernelcastInfinibandPortDegraded",), _PORT),
     Consequences("KernelcastSpoolDropping", ("KernelcastSpoolFilling",), ("instance",)),
 )
 
@@ -130,11 +112,12 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
     of_gpus = _names((hardware.alerts, links.alerts, gpu_errors.alerts, *programs), profile)
     found = _names((findings.alerts,), profile)
     predicted = _names((hints.alerts,), profile)
-    fresh, delivered = ([f"{one.alert}{rate}" for rate in (_FAST, "", _SLOWLY)] for one in objectives.OBJECTIVES)
+    of_exporters = _names((exporters.alerts,), profile)
+    fresh, delivered = (one.alert for one in objectives.OBJECTIVES)
     dead, silent, lag = "KernelcastExporterStale", "KernelcastProducerSilent", "KernelcastLagGrowing"
-    through_the_bridge = (silent, "KernelcastClockAhead", *of_gpus, *predicted, *fresh)
+    through_the_bridge = (silent, "KernelcastClockAhead", *of_gpus, *predicted, fresh)
     # One of several bridges may have been the only one with these series: it had a shard of them.
-    absent = (dead, "KernelcastGpuSilent", "KernelcastGpuUnmeasured")
+    absent = (dead, "KernelcastGpuDown", "KernelcastGpuUnmeasured")
     listed = (
         # Without a bridge every alert about measurements loses its data: nothing is sent, also no false end. Findings
         # come from the predictor itself.
@@ -148,24 +131,22 @@ def declared(profile: Profile) -> tuple[Consequences, ...]:
             (
                 *absent,
                 silent,
-                *delivered,
+                fresh,
+                delivered,
                 "KernelcastAllBridgesWithoutKafka",
-                "KernelcastBridgeNotReady",
                 "KernelcastPartitionsNotExposed",
                 lag,
                 *_WITHOUT_KAFKA,
             ),
         ),
-        Consequences("KernelcastBridgeNotReady", tuple(fresh)),
-        Consequences("KernelcastBridgeNotReady", (lag,), ("job",)),
+        # A spool that is full loses messages for the same reason; one on a full disk has another.
+        Consequences("KernelcastKafkaUnreachable", ("KernelcastSpoolDropping",), about='reason=~"bound|age"'),
         # Not the predictor's lag: the bridge's freshness does not follow from it.
-        Consequences(lag, tuple(fresh), matcher=f'job="{profile.jobs.bridge}"'),
-        Consequences("KernelcastSpoolDropping", tuple(delivered)),
-        Consequences("KernelcastMessagesDropped", tuple(delivered)),
-        *(Consequences(names[0], tuple(names[1:])) for names in (fresh, delivered)),
-        *(Consequences(names[1], (names[2],)) for names in (fresh, delivered)),
-        Consequences(dead, (*of_gpus, *found, *predicted), ("Hostname",)),
-        Consequences(dead, (silent,), ("job", "instance")),
+        Consequences(lag, (fresh,), matcher=f'job="{profile.jobs.bridge}"'),
+        Consequences("KernelcastSpoolDropping", (delivered,)),
+        Consequences("KernelcastMessagesDropped", (delivered,)),
+        Consequences(dead, (*of_gpus, *found, *predicted, "KernelcastExporterDown"), ("Hostname",)),
+        Consequences(dead, (silent, *of_exporters), ("job", "instance")),
         # Without a predictor forecasts and hints end: no "resolved" is sent. Findings go on, by their own rules.
         Consequences("KernelcastAllPredictorsDown", predicted),
         Consequences("KernelcastPredictorDown", ("KernelcastAllPredictorsDown",)),

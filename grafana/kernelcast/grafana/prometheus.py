@@ -11,8 +11,11 @@ FILE: Final = "prometheus.yaml"
 
 _HEADING: Final = "Made by `kernelcast grafana prometheus-config`."
 _SUBJECTS: Final = "accelerator|degradation|diagnosis|forecast|gpu|hint|inference|nccl|probe|program|tpu|trial|tunable"
-TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|tpu_.+|kernelcast_({_SUBJECTS})_.+"
+TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|hw_.+|tpu_.+|kernelcast_({_SUBJECTS})_.+"
 """Series that reach Prometheus through Kafka and the bridge; a scrape of a daemon must not count them twice."""
+
+_HOSTNAME: Final = {"source_labels": ["hostname"], "regex": "(.+)", "target_label": "Hostname"}
+"""dcgm-exporter has the host as `hostname` after 4.8.2, and our rules and dashboards as `Hostname`."""
 
 
 def render(site: Site = TRIAL) -> str:
@@ -54,7 +57,7 @@ def of_series(job: str, site: Site) -> dict[str, Any]:
     labels of the programs and GPUs.
     """
     if job == site.jobs.dcgm_exporter:
-        return {}
+        return {"metric_relabel_configs": [_HOSTNAME]}
     if job == site.jobs.bridge or (job == site.jobs.exporter and not site.bridge.targets):
         return {"honor_labels": True}
     dropped = {"source_labels": ["__name__"], "regex": TRAVELS, "action": "drop"}

@@ -199,14 +199,15 @@ class Engine:
         return found
 
     def expire(self) -> int:
-        """Forget series that are silent; returns how many."""
+        """Set series aside that are silent: their past counts when they return; returns how many."""
         now_ns = self._clock_ns()
         before = now_ns / NANOSECONDS_PER_SECOND - self._settings.expire_seconds
         with self._lock:
             rows = self.windows.expired(before)
             self._intake.forget_rows(rows)
             self._intake.forget_silent(before)
-            self.windows.drop(rows)
+            self.windows.set_aside(rows)
+            self.cycle.forget_alerts(rows)
             silent_ns = round(self._settings.expire_seconds * NANOSECONDS_PER_SECOND)
             self.tunables.drop_silent(silent_ns=silent_ns, now_ns=now_ns)
         return len(rows)
@@ -218,6 +219,7 @@ class Engine:
             rows = self.windows.owned_by(sorted(owners))
             self._intake.forget_rows(rows)
             self.windows.drop(rows)
+            self.windows.forget_aside()
             self.tunables.drop_owned_by(owners)
             for partition in partitions:
                 self.offsets.pop(partition, None)

@@ -19,7 +19,7 @@ from kernelcast.predictor.series.points import Points
 from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
 from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
-from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind
+from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind, own_name
 from kernelcast.wire.catalogue.kernel import (
     PROGRAM_INFO,
     TUNABLE_INFO,
@@ -185,7 +185,7 @@ class WindowFeed:
             self._role[number], self._row[number] = self._place(self._identities.identity(number), owner)
 
     def _place(self, identity: SeriesIdentity, owner: int) -> tuple[PointRole, int]:
-        metric = BY_OTLP_NAME.get(identity.name)
+        metric = BY_OTLP_NAME.get(own_name(identity.name))
         if metric is None or metric is VARIANT_SQUARES or identity.temporality is Temporality.DELTA:
             return PointRole.IGNORED, NOT_ADMITTED
         if metric is TUNABLE_INFO:

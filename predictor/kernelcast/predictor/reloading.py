@@ -10,7 +10,10 @@ from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.runtime import logging, reloading
 
-RELOADED: Final = ("log", "judge", "limits", "calendar", "publish", "horizons_seconds", "max_fits_per_sweep", "hints")
+RELOADED: Final = (
+    *("log", "judge", "limits", "calendar", "time_zone", "holidays", "publish"),
+    *("horizons_seconds", "max_fits_per_sweep", "hints"),
+)
 """Settings that can change while running. The others name the grid, sizes of tables, sockets and topics."""
 
 

@@ -14,10 +14,8 @@ import numpy as np
 from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
-from kernelcast.columnar import Decoder
 from kernelcast.predictor.cycling import CycleLoop
 from kernelcast.predictor.engine import Engine, Partition
-from kernelcast.predictor.forecasting import machine_code
 from kernelcast.predictor.forecasting.deep.pool import FitPool
 from kernelcast.predictor.kafka_outputs import KafkaOutputs
 from kernelcast.predictor.measures import TOPICS, KafkaMeasures
@@ -37,6 +35,7 @@ from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.threads import Worker
 from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.topics import BASELINES, FINDINGS, FORECASTS, HINTS, ORDERS, OUTCOMES, POLICY, STATE
 
@@ -123,19 +122,16 @@ class Predictor:
 
     def run(self, shutdown: Shutdown) -> None:
         """Read, run cycles and write until asked to stop, then save the windows and leave the group."""
-        Decoder.warm_up()
-        machine_code.warm_up()
         if self._read is not None:
             shutdown.on_reload(partial(reload, self._engine, self._settings, self._read))
         consumer = Consumer(self._settings.kafka, group_id=self._settings.group_id, metrics=self._consumers)
         self._partitions.use(consumer)
         consumer.subscribe(TOPICS, self._partitions)
-        loop = (self._ending, self._cycling)
-        cycles = threading.Thread(target=self._cycles.run, args=loop, name="cycles", daemon=True)
+        cycles = Worker("cycles", self._cycles.run, self._ending, self._cycling)
         with self.web:
             cycles.start()
             if self._settings.prometheus.url:
-                threading.Thread(target=self._fill_past, name="past", daemon=True).start()
+                Worker("past", self._fill_past).start()
             try:
                 self._read_forever(consumer, shutdown)
             finally:
@@ -226,7 +222,11 @@ class Predictor:
         end = time.monotonic() + PAST_FOR_SECONDS
         while not self._ending.wait(PAST_EVERY_SECONDS) and time.monotonic() < end:
             if self._partitions.ready()[0]:
-                fill_or_warn(past, self._clock_ns() / NANOSECONDS_PER_SECOND)
+                try:
+                    fill_or_warn(past, self._clock_ns() / NANOSECONDS_PER_SECOND)
+                except Exception:  # noqa: BLE001  predictions go on without a past from there
+                    _log.exception("the past is not read from Prometheus")
+                    return
 
     def _commit(self, consumer: Consumer) -> None:
         offsets = dict(self._engine.offsets)

@@ -2,15 +2,17 @@
 
 import re
 import socket
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Final
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
 from kernelcast.predictor.access import HttpAccess
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.forecasting.deep.settings import DeepSettings
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.prometheus import split_address
 from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
 from kernelcast.wire.errors import ConfigurationError
@@ -45,6 +47,14 @@ def _must_be_http(url: str) -> str:
     except ConfigurationError:
         raise ValueError("it is no address of a Prometheus; write it as http://HOST:PORT") from None
     return url
+
+
+def _must_be_a_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (LookupError, OSError, ValueError) as error:
+        raise ValueError(f"{name!r} is no time zone; write its IANA name, such as Europe/Berlin") from error
+    return name
 
 
 def _must_compile(value: str) -> str:
@@ -139,7 +149,7 @@ def _in_utc(value: datetime) -> datetime:
 
 
 class CalendarSettings(SeriesMatcher):
-    """A holiday or maintenance of the series that match: what happens then is neither learnt nor alarmed.
+    """A maintenance of the series that match: what happens then is neither learnt nor alarmed.
 
     Attributes:
         begin: Begin, such as `2026-12-24T00:00:00Z`; UTC without a zone.
@@ -243,12 +253,15 @@ class PredictorSettings(ServiceSettings):
             which trends are estimated. Default: 300, less for a short window or near horizons.
         horizons_seconds: How far ahead; probabilities of breaches reach 288 blocks.
         limits: Thresholds and horizons of single series.
-        calendar: Holidays and maintenance.
+        time_zone: Of the site, such as `Europe/Berlin`: the hours that people keep when the clock changes.
+        holidays: Days without the usual work, by this clock; they are no example for other days. Limits count on them.
+        calendar: Maintenance: periods of which nothing is learnt or alarmed.
         publish: Series whose forecasts are published although nothing is wrong.
         sweep_every_seconds: How often cycles run.
         max_fits_per_sweep: Series forecast per cycle, those with the highest probability of a breach first.
         max_series: Series kept; further ones are refused and counted.
-        expire_seconds: Time without a point after which a series is dropped.
+        expire_seconds: Time without a point after which a series is dropped; its past waits for its return while there
+            is room.
         snapshot_every_seconds: How often windows are written to `kernelcast.state`.
         max_lag_messages: Messages per partition beyond which the predictor skips to its tail.
     """
@@ -261,6 +274,8 @@ class PredictorSettings(ServiceSettings):
     breach_seconds: Annotated[float, Field(gt=0)] | None = None
     horizons_seconds: Annotated[tuple[float, ...], AfterValidator(_must_ascend)] = HORIZONS_SECONDS
     limits: tuple[LimitSettings, ...] = ()
+    time_zone: Annotated[str, AfterValidator(_must_be_a_zone)] = "UTC"
+    holidays: tuple[date, ...] = ()
     calendar: tuple[CalendarSettings, ...] = ()
     publish: tuple[SeriesMatcher, ...] = ()
     sweep_every_seconds: Annotated[float, Field(ge=0.1)] = 30.0
@@ -305,6 +320,11 @@ class PredictorSettings(ServiceSettings):
     def block_seconds(self) -> float:
         """Length of a block."""
         return self.block_intervals * self.interval_seconds
+
+    @property
+    def local_time(self) -> LocalTime:
+        """Clock and holidays of the site."""
+        return LocalTime(UTC if self.time_zone == "UTC" else ZoneInfo(self.time_zone), frozenset(self.holidays))
 
     @property
     def interval_ns(self) -> int:

@@ -1,92 +1,23 @@
 """Labels of pods and images of containers from an API server, over HTTP."""
 
-import json
 import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.support.exporter.api_server_double import FakeApiServer
 from tests.support.exporter.cgroup_node import ID, UID, Node
 from tests.support.exporter.gpus import GPU_0
 
 from kernelcast.exporter.attribution import Attribution, AttributionSettings, attribution
+from kernelcast.exporter.attribution.api_server import MAX_PAGES, ApiServer, ApiServerError
 from kernelcast.exporter.attribution.attribution import MAX_MISSED
-from kernelcast.exporter.attribution.pod_labels import (
-    MAX_LABELS,
-    MAX_PAGES,
-    ApiServer,
-    ApiServerError,
-    PodLabelReader,
-    PodLabels,
-    label_name,
-)
+from kernelcast.exporter.attribution.pod_labels import MAX_LABELS, PodLabelReader, PodLabels, label_name
 from kernelcast.exporter.attribution.pod_resources import Container
 from kernelcast.exporter.settings import ExporterSettings
-
-
-class FakeApiServer(ThreadingHTTPServer):
-    """Answers GET /api/v1/pods from a list of pods, two a page, to whoever has the token."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.pods: list[dict[str, Any]] = []
-        self.asked: list[dict[str, list[str]]] = []
-        self.headers: list[dict[str, str]] = []
-        self.status = 200
-        self.body: bytes | None = None
-        self.location = ""
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def add(self, name: str, namespace: str = "team", node: str = "node-1", **labels: str) -> None:
-        self.pods.append({"metadata": {"name": name, "namespace": namespace, "labels": labels}, "node": node})
-
-    def run(self, name: str, container: str, image: str, image_id: str) -> None:
-        """A pod with one container, as its kubelet reports it."""
-        self.add(name)
-        self.pods[-1]["status"] = {
-            "containerStatuses": [{"name": container, "image": image, "imageID": image_id}],
-            "initContainerStatuses": None,
-        }
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: FakeApiServer
-
-    def do_GET(self) -> None:
-        query = parse_qs(urlsplit(self.path).query)
-        self.server.asked.append(query)
-        self.server.headers.append(dict(self.headers.items()))
-        allowed = self.headers["Authorization"] == "Bearer the-token"
-        self.send_response(self.server.status if allowed else 401)
-        if self.server.location:
-            self.send_header("Location", self.server.location)
-        self.end_headers()
-        self.wfile.write(self.server.body if self.server.body is not None else self._page(query))
-
-    def _page(self, query: dict[str, list[str]]) -> bytes:
-        (selector,) = query["fieldSelector"]
-        own = [one for one in self.server.pods if f"spec.nodeName={one['node']}" == selector]
-        first = int(query.get("continue", ["0"])[0])
-        more = {"continue": str(first + 2)} if first + 2 < len(own) else {}
-        metadata_only = "PartialObjectMetadataList" in self.headers["Accept"]
-        parts = ("metadata",) if metadata_only else ("metadata", "status")
-        items = [{part: one[part] for part in parts if part in one} for one in own[first : first + 2]]
-        return json.dumps({"kind": "PartialObjectMetadataList", "metadata": more, "items": items}).encode()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture
@@ -317,6 +248,7 @@ def test_outside_a_cluster_the_setting_is_named() -> None:
     [
         ("app.kubernetes.io/name", "app_kubernetes_io_name"),
         ("team", "team"),
+        ("pod_uid", "pod_label_pod_uid"),
         ("gpu", "pod_label_gpu"),
         ("namespace", "pod_label_namespace"),
         ("job", "pod_label_job"),
@@ -381,6 +313,19 @@ def test_a_container_is_asked_for_once_for_its_labels_and_once_for_its_image(
         made._labels_of_container(container)
         made.image_of_pid(4001)
     assert len(early) == 1
+
+
+def test_the_uid_of_a_pod_is_the_api_servers_where_it_is_asked_anyway(api: FakeApiServer, account: Path) -> None:
+    """The uid is that of a pod in kubernetes-sigs/dra-driver-nvidia-gpu, issue 719."""
+    uid = "f859ed88-842a-46a0-8bd0-085ee5d3353d"
+    api.add("train-0", app="train")
+    api.pods[-1]["metadata"]["uid"] = uid
+    settings = AttributionSettings(api_server=ApiServer("node-1", api.url, account), pod_label_patterns=("^app$",))
+    container = Container("team", "train-0", "main")
+    for wanted, shown in ((False, {"app": "train"}), (True, {"app": "train", "pod_uid": uid})):
+        made = Attribution(replace(settings, pod_uids=wanted), on_error=lambda _source: None)
+        made._pod_labels.refresh()
+        assert made._labels_of_pod(container) == shown
 
 
 def test_without_a_pattern_nothing_is_asked(api: FakeApiServer) -> None:

@@ -143,8 +143,10 @@ def test_one_cause_is_one_message_with_what_to_do_and_where_to_look(
         "[FIRING 1] warning: KernelcastGpuThrottling on n2",
     ]
     for one in slack:
-        assert one["text"].strip().splitlines() == [
-            TEXTS["summary"],
+        summary, since, *rest = one["text"].strip().splitlines()
+        assert (summary, since[:11]) == (TEXTS["summary"], f"Since: {datetime.now(UTC):%Y}")
+        assert rest == [
+            TEXTS["description"],
             f"First: {TEXTS['action']}",
             f"Page: {TEXTS['dashboard_url']}",
             f"Runbook: {TEXTS['runbook_url']}",

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -56,18 +56,20 @@ class Site:
         fleet: The fleet on the page.
         down: Services that are stopped: `bridge`, `predictor`, `exporter`, `kafka`.
         messages: Notifications, in order.
+        extra: Further series on the page, and their values.
     """
 
     fleet: Fleet
     down: set[str] = field(default_factory=set)
     messages: list[dict[str, Any]] = field(default_factory=list)
+    extra: Callable[[], Mapping[str, float]] = dict
     page: bytes = b""
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
         """Make the bridge's page once a second, so that no scrape waits for it."""
         while not self.stopping.wait(1.0):
-            lines = self.fleet.lines(time.time_ns(), tuple(self.down))
+            lines = [*self.fleet.lines(time.time_ns(), tuple(self.down)), *self.extra().items()]
             self.page = "".join(f"{series} {value}\n" for series, value in lines).encode()
 
     def has_sent(self, subjects: set[tuple[str, str]], since: int) -> bool:

@@ -103,6 +103,21 @@ def test_a_gpu_is_idle_but_allocated_while_it_has_an_owner_that_does_not_use_it(
     assert_answers(tmp_path, {gpu.format(', pod="p"'): owned, gpu.format(""): free, used: "1x60"}, (expr, "20m", found))
 
 
+def test_a_gpu_that_an_alert_is_about_is_not_called_faultless(tmp_path: Path) -> None:
+    """A GPU with four of sixteen PCIe lanes was "no fault seen" in green, beside the alert about it."""
+    one = 'job="e", Hostname="n", gpu="{}"'
+    series = {
+        f"{name}{{{one.format(gpu)}}}": value
+        for gpu in "01"
+        for name, value in (("kernelcast_gpu_up", "1x20"), ("DCGM_FI_DEV_FB_USED", "9x20"))
+    }
+    alert = 'alertname="KernelcastGpuPcieLinkNarrow", alertstate="firing", severity="warning"'
+    series |= {f"ALERTS{{{alert}, {one.format('1')}}}": "1x20"}
+    found = [{"labels": f'{{Hostname="n", gpu="{gpu}"}}', "value": int(gpu)} for gpu in "01"]
+    assert trouble.STATES["1"][0] == "alert fires"
+    assert_answers(tmp_path, series, (of_everything(trouble.state()), "10m", found))
+
+
 def test_waits_are_unknown_and_not_0_while_they_are_not_measured(tmp_path: Path) -> None:
     """Measured for ten minutes, then not, as at the level at which kernels alone are measured, then 6 s of each 60."""
     program = '{job="x", Hostname="n1", gpu="0", UUID="u", program="train", rank="0", source="exporter"}'
@@ -205,8 +220,8 @@ def test_memory_in_use_is_that_of_the_fullest_mig_instance(tmp_path: Path) -> No
     one = 'DCGM_FI_DEV_FB_{}{{job="e", Hostname="n", gpu="0", GPU_I_ID="{}"}}'
     series = {one.format("USED", 1): "9x20", one.format("FREE", 1): "1x20"}
     series |= {one.format("USED", 2): "0x20", one.format("FREE", 2): "10x20"}
-    found = [{"labels": '{Hostname="n", gpu="0"}', "value": 0.9}]
-    assert_answers(tmp_path, series, (panel_query("kernelcast-gpus", "Memory in use"), "10m", found))
+    found = [{"labels": "{}", "value": 0.9}]
+    assert_answers(tmp_path, series, (panel_query("kernelcast-gpus", "Fullest memory"), "10m", found))
 
 
 @pytest.mark.parametrize(("alerts_after_6_s", "passes"), [(1, True), (2, False)])

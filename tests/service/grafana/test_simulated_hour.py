@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.service.require import binary
 from tests.service.servers import PrometheusServer, answers, get
+from tests.support.exporter.attribution_forms import FORMS, OFF, simulated
 from tests.support.exporter.simulated_series import simulate
 
 from kernelcast.grafana import dashboards
@@ -35,10 +36,11 @@ SERVICES = frozenset({"up", "ALERTS", "kernelcast_producer_up"})
 _WORD = re.compile(r"[A-Za-z_]\w+")
 
 
-def openmetrics() -> Iterator[str]:
+def openmetrics(form: str) -> Iterator[str]:
     """The hour, and the same hour a day before."""
     for start in (NOW - DAY - HOUR, NOW - HOUR):
-        watched = simulate(seconds=HOUR, every=EVERY, start_ns=start * 1_000_000_000)
+        with simulated(form):
+            watched = simulate(seconds=HOUR, every=EVERY, start_ns=start * 1_000_000_000)
         for series, values in watched.values.items():
             for moment, value in enumerate(values):
                 if value is not None:
@@ -46,11 +48,16 @@ def openmetrics() -> Iterator[str]:
     yield "# EOF\n"
 
 
+@pytest.fixture(scope="module", params=FORMS)
+def form(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
+def prometheus(form: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
     directory = tmp_path_factory.mktemp("hour")
     history = directory / "history.om"
-    history.write_text("\n".join(openmetrics()))
+    history.write_text("\n".join(openmetrics(form)))
     backfill = [binary("promtool", "prometheus"), "tsdb", "create-blocks-from", "openmetrics", "-q"]
     done = subprocess.run([*backfill, history, directory / "tsdb"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -103,11 +110,24 @@ def test_every_panel_about_nodes_answers_but_those_declared(prometheus: Promethe
     assert len(UNANSWERED) <= MAX_UNANSWERED
 
 
+def test_the_table_of_owners_has_their_pods_in_either_form(prometheus: PrometheusServer, form: str) -> None:
+    (table,) = {
+        target["expr"] for panel in panels() if panel["title"] == "Pods and jobs" for target in panel["targets"][:1]
+    }
+    found = answer(prometheus, f"group by (pod) ({substituted(table)})")
+    assert ({"sim-train-0-0", "sim-train-0-1"} <= {series["metric"].get("pod") for series in found}) is (form != OFF)
+
+
 def shown(prometheus: PrometheusServer, query: str) -> bool:
     """Whether a query has a number as its answer."""
+    return any(series["value"][1] != "NaN" for series in answer(prometheus, query))
+
+
+def answer(prometheus: PrometheusServer, query: str) -> list[dict[str, Any]]:
+    """What Prometheus answers at the end of the hour."""
     parameters = urllib.parse.urlencode({"query": query, "time": NOW - EVERY})
     try:
-        found = json.loads(get(f"{prometheus.url}/api/v1/query?{parameters}"))["data"]["result"]
+        found: list[dict[str, Any]] = json.loads(get(f"{prometheus.url}/api/v1/query?{parameters}"))["data"]["result"]
     except OSError as error:
         raise AssertionError(query) from error
-    return any(series["value"][1] != "NaN" for series in found)
+    return found

@@ -41,6 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "services are monitored": {**SECURED, "monitor": "service"},
     "pods are monitored": {**SECURED, "monitor": "pod", "exporter": {"podLabels": True, "runAsRoot": True}},
+    "ResourceSlices are read": {**SECURED, "exporter": {"resourceSlices": True}},
     "several predictors": {**SECURED, "predictor": {"replicas": 3, "saslSecret": "predictor-user"}},
     "no Kafka": {
         **{name: {"enabled": False} for name in ("bridge", "predictor", "topics")},
@@ -167,6 +168,28 @@ def test_openshifts_restricted_v2_takes_all_pods_but_the_exporter_and_its_own_co
     assert subject["name"] == exporter["serviceAccountName"]
     assert subject["name"] in by_kind(documents, "ServiceAccount")
     assert subject["namespace"] == manifests.NAMESPACE
+
+
+@pytest.mark.parametrize(
+    ("values", "rights"),
+    [
+        ({}, []),
+        ({"podLabels": True}, [("", "pods")]),
+        ({"resourceSlices": True}, [("resource.k8s.io", "resourceslices")]),
+        ({"podLabels": True, "resourceSlices": True}, [("", "pods"), ("resource.k8s.io", "resourceslices")]),
+    ],
+)
+def test_the_exporter_has_the_rights_that_are_asked_for_and_may_list_alone(
+    helm: str, tmp_path: Path, values: dict[str, bool], rights: list[tuple[str, str]]
+) -> None:
+    documents = rendered(helm, tmp_path, {"exporter": values})
+    roles = by_kind(documents, "ClusterRole").values()
+    rules = [rule for role in roles for rule in role["rules"]]
+    assert all(rule["verbs"] == ["list"] for rule in rules)
+    assert [(group, name) for rule in rules for group in rule["apiGroups"] for name in rule["resources"]] == rights
+    assert pods(documents)["kernelcast-exporter"]["automountServiceAccountToken"] is bool(rights)
+    accounts = by_kind(documents, "ServiceAccount")
+    assert (pods(documents)["kernelcast-exporter"].get("serviceAccountName") in accounts) is bool(rights)
 
 
 def test_the_exporters_constraints_on_openshift_allow_nothing_that_it_does_not_use(helm: str) -> None:

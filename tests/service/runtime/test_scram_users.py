@@ -115,7 +115,7 @@ def login(kafka: ScramKafka, folder: Path, user: str, password: str = "") -> Kaf
 def test_the_users_log_in_with_scram_and_have_their_rights_and_no_others(kafka: ScramKafka, folder: Path) -> None:
     assert (folder / "exporter.env").stat().st_mode & 0o077 == 0, "passwords are for their owner"
     changes = apply_topics(login(kafka, folder, "admin"), [DEVICE, HINTS])
-    assert [(change.outcome, change.remark) for change in changes] == 2 * [
+    assert [(change.result, change.remark) for change in changes] == 2 * [
         (TopicResult.CREATED, "1 replica, as Kafka has 1 broker; --replication-factor sets another number")
     ]
 

@@ -43,14 +43,14 @@ def test_topics_are_made_kept_and_mended(settings: KafkaSettings) -> None:
     moved = {change.topic: change for change in apply_topics(settings, partitions=3)}
     found = list_topics(settings)
 
-    assert {change.outcome for change in first} == {TopicResult.CREATED}
+    assert {change.result for change in first} == {TopicResult.CREATED}
     assert {change.remark for change in first} == {
         "1 replica, as Kafka has 1 broker; --replication-factor sets another number"
     }
-    assert {change.outcome for change in second} == {TopicResult.UNCHANGED}
-    assert mended[DEVICE.name].outcome is TopicResult.ALTERED
+    assert {change.result for change in second} == {TopicResult.UNCHANGED}
+    assert mended[DEVICE.name].result is TopicResult.ALTERED
     asked = {topic.name for topic in TOPICS if topic.partitions > 1}
-    assert {name for name, change in moved.items() if change.outcome is TopicResult.DIFFERS} == asked
+    assert {name for name, change in moved.items() if change.result is TopicResult.DIFFERS} == asked
     for topic in TOPICS:
         assert found[topic.name].partitions == topic.partitions
         assert found[topic.name].config.items() >= topic.config.items()
@@ -73,7 +73,7 @@ def test_a_topic_that_refuses_everything_makes_the_producer_unready_until_its_li
     assert DEVICE.name in reason
     assert "Message size too large" in reason
 
-    assert [change.outcome for change in apply_topics(settings, [DEVICE])] == [TopicResult.ALTERED]
+    assert [change.result for change in apply_topics(settings, [DEVICE])] == [TopicResult.ALTERED]
     while not producer.ready()[0] and time.monotonic() < deadline:
         producer.send(DEVICE.name, key=b"node-1", value=os.urandom(5_000))
         producer.flush(DEADLINE_SECONDS)

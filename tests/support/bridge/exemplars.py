@@ -6,7 +6,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from tests.support.bridge.fleet import come_from
 
-from kernelcast.bridge.pages.exemplars import Exemplar
+from kernelcast.bridge.layouts.exemplars import Exemplar
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import Decoder

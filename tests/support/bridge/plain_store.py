@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernelcast.bridge.pages.layout import Layout, StoreSnapshot
-from kernelcast.bridge.pages.page import PackedTexts, PageValues
-from kernelcast.bridge.pages.view import ALL, SeriesView
+from kernelcast.bridge.layouts.layout import Layout, StoreSnapshot
+from kernelcast.bridge.layouts.page import PackedTexts, PageValues
+from kernelcast.bridge.layouts.view import ALL, SeriesView
 from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM
 from kernelcast.bridge.tables.families import Family
 from kernelcast.wire.catalogue import Kind

@@ -11,7 +11,10 @@ class SomeGpu:
     index: str = "0"
     device: str = "nvidia0"
     gi_id: str = ""
+    gi_profile: str = ""
     mig_uuids: tuple[str, ...] = ()
+    gi_placement: str = ""
+    gi_alone: bool = False
 
 
 UUID_0 = "GPU-11111111-2222-3333-4444-000000000000"

@@ -16,7 +16,6 @@ KINETO_SYNCS = {"Stream Sync": "stream", "Context Sync": "context", "Event Sync"
 KINETO_SYNCS |= {"Stream Wait Event": "stream_wait"}
 CALLED_SYNCS = {"cudaStreamSynchronize": "stream", "cudaDeviceSynchronize": "context"}
 CALLED_SYNCS |= {"hipDeviceSynchronize": "context"}
-NSYS_SYNCS = {1: "event", 2: "stream_wait", 3: "stream", 4: "context"}
 NSYS_COPIES = {1: "h2d", 2: "d2h", 8: "d2d", 10: "p2p"}
 
 Interval = tuple[int, int]
@@ -162,8 +161,11 @@ def nsys(path: Path) -> Truth:
             for size_bytes, start, end in _rows(database, "MEMSET", "bytes, start, end"):
                 truth.fills.append((start, end))
                 truth.fill_bytes.append(size_bytes)
-        for kind, start, end in _rows(database, "SYNCHRONIZATION", "syncType, start, end"):
-            truth.syncs.append((NSYS_SYNCS[kind], end - start))
+        for call, start, end in database.execute(
+            "SELECT value, w.start, w.end FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION w "
+            "JOIN CUPTI_ACTIVITY_KIND_RUNTIME USING (correlationId) JOIN StringIds s ON s.id = nameId"
+        ):
+            truth.syncs.append((CALLED_SYNCS[call.partition("_v")[0]], end - start))
     return truth
 
 

@@ -36,8 +36,8 @@ def candidate(
 
 
 def predicted(gpu: int = 0, *, probability: float = 0.95, **changes: Any) -> Finding:
-    """A prediction that a limit is reached in two hours."""
-    times = (HOUR, 2 * HOUR, 3 * HOUR)
+    """A prediction that a limit is reached in twelve hours."""
+    times = (6 * HOUR, 12 * HOUR, 18 * HOUR)
     state = FindingState.PREDICTED
     return candidate(gpu, state=state, probability=probability, seconds_to_limit=times, value=80.0, **changes)
 

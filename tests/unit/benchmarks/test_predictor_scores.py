@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from benchmarks.predictor.breaches.detection import detect, score
-from benchmarks.predictor.breaches.reliability import Claims, draw_claims, reliability
+from benchmarks.predictor.breaches.reliability import Claims, draw_claims, reliability, skill_at_prevalence
 from benchmarks.predictor.breaches.rules_of_thumb import lasting, predict_linear
 from benchmarks.predictor.simulation.scenario import NEVER, Scenarios, breaches, first_breach
 
@@ -134,15 +134,27 @@ def test_a_claim_under_way_is_made_between_onset_and_breach() -> None:
 def test_brier_skill_is_relative_to_the_base_rate() -> None:
     came = np.r_[np.ones(20), np.zeros(60)].astype(np.bool_)
     said = np.where(came, 0.9, 0.1)
-    figures = reliability(Claims(np.arange(80), np.full(80, 3600.0), said, came), np.random.default_rng(1))
+    figures = reliability(Claims(np.arange(80), np.full(80, 3600.0), said, came, came), np.random.default_rng(1))
     assert figures["brier"] == pytest.approx(0.01)
     assert figures["skill"] == pytest.approx(1 - 0.01 / (0.25 * 0.75), abs=1e-4)
+
+
+def test_the_skill_at_a_prevalence_weighs_faulty_and_healthy_series_as_if_they_were_that_rare() -> None:
+    came = np.r_[np.ones(20), np.zeros(60)].astype(np.bool_)
+    said = np.r_[np.full(20, 0.9), np.full(2, 0.9), np.zeros(58)]
+    claims = Claims(np.arange(80), np.full(80, 3600.0), said, came, came)
+    plain = reliability(claims, np.random.default_rng(1))["skill"]
+    same, rare = (skill_at_prevalence(claims, share, np.random.default_rng(1))["3600"] for share in (0.25, 0.02))
+    assert same["skill"] == pytest.approx(plain, abs=1e-4)
+    error = 0.02 * 0.01 + 0.98 * 2 * 0.81 / 60
+    assert rare["skill"] == pytest.approx(1 - error / (0.02 * 0.98), abs=1e-4)
+    assert rare["interval"][0] < rare["skill"] < rare["interval"][1]
 
 
 def test_a_bin_holds_within_a_tenth_and_is_judged_from_fifty_series() -> None:
     said = np.r_[np.full(60, 0.9), np.full(60, 0.6), np.full(49, 0.3)]
     came = np.r_[np.ones(52), np.zeros(8), np.ones(10), np.zeros(50), np.zeros(49)].astype(np.bool_)
-    figures = reliability(Claims(np.arange(169), np.full(169, 60.0), said, came), np.random.default_rng(1))
+    figures = reliability(Claims(np.arange(169), np.full(169, 60.0), said, came, came), np.random.default_rng(1))
     by_start = {row["from"]: row for row in figures["bins"]}
     assert by_start[0.8]["came"] == pytest.approx(52 / 60, abs=1e-4)
     assert by_start[0.8]["holds"] is True

@@ -190,7 +190,7 @@ def test_a_plain_number_is_packed_at_once_as_it_is_packed_field_by_field(
     metric: Metric, labels: dict[str, str], time_ns: int, value: float | None, start_ns: int
 ) -> None:
     sample = Sample(metric, tuple(sorted(labels.items())), time_ns, value, start_ns)
-    at_once = encoder_module.plain_number(sample)
+    at_once = encoder_module.plain_number(sample, encoder_module.plain_parts(sample.attributes))
     try:
         slowly = fields.delimited_first(encoder_module.point(sample, encoder_module.point_type(sample)))
     except WireError:

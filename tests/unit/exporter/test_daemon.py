@@ -4,12 +4,12 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import STUCK_SECONDS, Daemon, DaemonParts
 from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.hints.received import ReceivedOutcome
+from kernelcast.exporter.instruments import Instruments
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.schedule import Deadlines, Lateness, phase_of
 from kernelcast.exporter.state import StateFile
@@ -90,7 +90,7 @@ class Assembled:
         self.node.launches = 1
         self.kafka: tuple[bool, str] = (True, "")
         aggregator = Aggregator()
-        counts = DaemonCounts(self.registry)
+        counts = Instruments(self.registry)
         outcomes = OutcomeRelay(self.node, aggregator, self.node, hostname="node1", count=counts.outcome)
         self.parts = DaemonParts(
             pipeline=Pipeline(

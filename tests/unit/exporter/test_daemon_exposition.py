@@ -100,6 +100,6 @@ def test_a_scrape_has_the_last_interval_and_the_daemons_own_metrics() -> None:
         response = scrape(app)
         values = parsed(response.content)
         assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
-        assert values["cuda_kernel_launches_total", frozenset({("hostname", "node1")})] == 2
+        assert values["cuda_kernel_launches_total", frozenset({("hostname", "node1"), ("Hostname", "node1")})] == 2
         assert values["own", frozenset()] == 3
         assert len(values) == 3

@@ -17,7 +17,7 @@ from tests.service.require import SELDOM_COLLECTING
 
 from kernelcast.grafana import dashboards, node_exporter, rules
 from kernelcast.grafana.rules import hours
-from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind, inference
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind, inference, own_name
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, OPT_IN_LABELS, USER_LABELS
 
 REPOSITORY: Final = Path(__file__).parents[3]
@@ -113,6 +113,7 @@ def labels_of(name: str, recordings: dict[str, frozenset[str]]) -> frozenset[str
     if name in ("ALERTS", "ALERTS_FOR_STATE"):
         ours = frozenset(label for row in BY_PROMETHEUS_NAME.values() for label in row.labels)
         return SCRAPED | ours | {"alertname", "alertstate", "severity"}
+    name = own_name(name)
     base = next((name.removesuffix(end) for end in _SUFFIXES if name.removesuffix(end) in BY_PROMETHEUS_NAME), name)
     assert base in BY_PROMETHEUS_NAME, f"{name} is not in the catalogue"
     row = BY_PROMETHEUS_NAME[base]
@@ -146,11 +147,11 @@ def boards() -> dict[str, dict[str, Any]]:
 
 
 def panels(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every panel that shows something, also those folded away in rows."""
+    """Every panel that asks something, also those folded away in rows; the text with the questions asks nothing."""
     for panel in board["panels"]:
         if panel["type"] == "row":
             yield from panel["panels"]
-        else:
+        elif panel["type"] != "text":
             yield panel
 
 

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.grafana.queries import GENERATED, boards, panels, parse, without_variables
+from tests.unit.grafana.queries import GENERATED, boards, panels, parse, recorded, without_variables
 
 from kernelcast.grafana import node_exporter
+from kernelcast.grafana.rules.serving import SHARED
 
 BOARDS = boards()
 PROMETHEUS = {"type": "prometheus", "uid": "${datasource}"}
+WITHOUT_A_JOB = {name for name in recorded() if name.startswith(("owner:", "program:", "server:"))} | {SHARED}
+"""Recordings by owner, program or server, over all jobs."""
 COUNTERS = ("_total", "_sum", "_count", "_bucket")
 
 
@@ -93,7 +96,7 @@ def test_counters_are_never_drawn_raw(board: dict[str, Any]) -> None:
         bare = re.sub(
             r"(rate|increase)\([^\]]*\](?: @ end\(\))?[^)]*\)", "vector(1)", without_variables(target["expr"])
         )
-        bare = re.sub(r"(?:group|count|timestamp)\(\w+{[^}]*}\)", "vector(1)", bare)
+        bare = re.sub(r"(?:group|count|timestamp)\(\w*{[^}]*}(?: offset \w+)?\)", "vector(1)", bare)
         bare = re.sub(r"(group|count) by \([^)]*\) \((?:[^()]*)(?: @ end\(\))?\)", "vector(1)", bare)
         bare = re.sub(
             r"\((\w+{[^}]*}) - \(last_over_time\(\1\[\w+\] offset \w+\) or 0 \* \1\)\) > 0", "vector(1)", bare
@@ -126,9 +129,8 @@ def test_counters_are_never_drawn_raw(board: dict[str, Any]) -> None:
 def test_every_selector_is_narrowed_to_a_job(board: dict[str, Any]) -> None:
     for title, target in targets(board):
         for metric, matched in parse(target["expr"]).selectors:
-            assert metric.startswith("ALERTS") or metric in node_exporter.LABELS or "job" in matched, (
-                f"{title}: {metric}"
-            )
+            of_no_job = metric.startswith("ALERTS") or metric in node_exporter.LABELS or metric in WITHOUT_A_JOB
+            assert of_no_job or "job" in matched, f"{title}: {metric}"
 
 
 def test_choosing_all_matches_everything_that_a_job_and_a_user_leave(board: dict[str, Any]) -> None:
@@ -136,7 +138,7 @@ def test_choosing_all_matches_everything_that_a_job_and_a_user_leave(board: dict
     for variable in board["templating"]["list"]:
         if variable.get("includeAll"):
             narrowed = variable["name"] == "service" or "$user" in variable["definition"]
-            owners = variable["name"] in ("hpc_job", "user")
+            owners = variable["name"] in ("hpc_job", "user", "model")
             assert variable.get("allValue") == (None if narrowed else ".*" if owners else ".+"), variable["name"]
             assert variable["refresh"] == 2, "values that appear later are found when the time range changes"
 
@@ -187,11 +189,11 @@ def test_a_heatmap_takes_buckets_as_they_are(board: dict[str, Any]) -> None:
         assert all(target["format"] == "heatmap" and "by (le)" in target["expr"] for target in panel["targets"])
 
 
-def test_the_first_line_says_which_kernel_when_and_what_to_change() -> None:
+def test_the_first_lines_say_how_fast_which_kernel_when_and_what_to_change() -> None:
     board = BOARDS["kernelcast-kernels.json"]["panels"]
-    work = [panel["title"] for panel in board if panel["gridPos"]["y"] == 5]
-    assert work == ["Steps a second", "Items a second"]
-    first = [panel for panel in board if panel["gridPos"]["y"] == 8]
+    work = [panel["title"] for panel in board if panel["gridPos"]["y"] == 2]
+    assert work == ["Steps a second", "Items a second", "Use of the GPUs' peak, at least", "Standing still"]
+    first = [panel for panel in board if panel["gridPos"]["y"] == 5]
     assert [panel["title"] for panel in first] == ["Hottest kernel", "Soonest breach", "What to change"]
     for panel in first:
         assert panel["options"]["textMode"] == "value_and_name", "a figure without its name answers nothing"
@@ -200,8 +202,11 @@ def test_the_first_line_says_which_kernel_when_and_what_to_change() -> None:
 
 
 def test_the_first_line_of_every_page_says_how_old_the_data_is_and_where_it_comes_from(board: dict[str, Any]) -> None:
-    first = [panel["title"] for panel in board["panels"] if panel["gridPos"]["y"] == 1]
-    assert first == ["Age of the data", "Producers", "GPUs by source", "Launches seen"]
+    data = board["panels"][1]
+    assert (data["title"], data["gridPos"]["y"], data["gridPos"]["h"]) == ("Data", 0, 2)
+    legends = [target["legendFormat"] for target in data["targets"]]
+    assert legends[:2] == ["newest sample", "GPUs {{source}}"]
+    assert all("> 0" in target["expr"] or "unless" in target["expr"] for target in data["targets"][2:]), "only if bad"
 
 
 def test_no_panel_has_a_text_of_its_own_for_an_empty_answer(board: dict[str, Any]) -> None:
@@ -284,19 +289,46 @@ def test_every_combination_of_reasons_has_its_words() -> None:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("kernels", {"Hottest kernel", "Share of GPU time", "Durations", "p99 duration", "Ranks side by side"}),
-        ("kernels", {"Launch configurations", "Forecast of the kernels chosen", "Power by kernel"}),
-        ("overview", {"Hottest kernel", "Alerts firing", "Worst first", "Utilisation", "Power", "GPUs by state"}),
-        ("node", {"GPUs at work", "CPU", "Memory", "Links", "GPU $gpu: temperature", "Ports", "HBM used"}),
-        ("gpus", {"GPU utilisation", "GPU memory used", "GPU temperature", "Power draw", "Reduced clocks", "XIDs"}),
-        ("synchronisation", {"Device time by activity", "Copy throughput", "Threads waiting for the GPU", "Regions"}),
-        ("forecasts", {"Probability of a breach", "Coverage of past intervals", "Alerts against what came"}),
-        ("hints", {"Tunables", "Outcomes of hints", "Measured effect", "Open hints"}),
+        ("overview", {"Alerts firing", "Worst first", "Programs", "Where the GPUs' time goes", "Owners of GPUs now"}),
+        ("overview", {"Jobs standing still", "Utilisation", "Power", "GPUs by state", "Findings"}),
+        ("kernels", {"Phases of a step", "Ranks by their own work", "Ranks that stand still now", "Hottest kernel"}),
+        ("kernels", {"Share of GPU time", "Durations", "Ranks side by side", "Launch configurations"}),
+        ("kernels", {"Device time by activity", "Copy throughput", "Threads waiting for the GPU", "Regions"}),
+        (
+            "kernels",
+            {"Tunables", "Measured effect", "Open hints, and the gain expected", "Bus bandwidth of collectives"},
+        ),
+        ("gpus", {"GPU utilisation", "GPU memory used", "GPU temperature", "Mean temperature", "Total power"}),
+        ("gpus", {"Power draw", "SM clock", "Tensor pipe busy", "Reduced clocks", "XIDs", "Memory errors"}),
+        ("gpus", {"NVLink traffic", "PCIe traffic", "Pods and jobs", "Processes", "CPU", "Ports", "HBM used"}),
+        ("serving", {"Time to first token", "Requests", "KV cache, and requests put back", "Tokens a joule"}),
         ("pipeline", {"Daemons", "Messages waiting on Kafka", "Messages lost", "Limits in use"}),
+        ("pipeline", {"Coverage of past intervals", "Alerts against what came"}),
     ],
 )
 def test_each_dashboard_answers_its_questions(name: str, wanted: set[str]) -> None:
     assert wanted <= {panel["title"] for panel in panels(BOARDS[f"kernelcast-{name}.json"])}
+
+
+OPEN_AS_IN_12239 = {
+    "GPU temperature",
+    "Mean temperature",
+    "Power draw",
+    "Total power",
+    "SM clock",
+    "GPU utilisation",
+    "Tensor pipe busy",
+    "GPU memory used",
+}
+"""What the panels of NVIDIA's dashboard for dcgm-exporter show, grafana.com 12239."""
+
+
+def test_what_nvidias_dashboard_shows_is_open_on_the_page_of_gpus() -> None:
+    shown = {panel["title"]: panel for panel in BOARDS["kernelcast-gpus.json"]["panels"]}
+    assert shown.keys() >= OPEN_AS_IN_12239
+    for title in OPEN_AS_IN_12239:
+        exprs = [target["expr"] for target in shown[title]["targets"]]
+        assert any('Hostname=~"$hostname"' in expr and 'gpu=~"$gpu"' in expr for expr in exprs), "all GPUs chosen"
 
 
 def test_a_choice_made_on_one_dashboard_holds_on_the_next() -> None:

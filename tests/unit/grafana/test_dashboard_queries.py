@@ -59,7 +59,8 @@ def test_a_query_names_only_metrics_and_labels_that_are_emitted(where: str, expr
         labels = known_labels(metric)
         assert matched <= labels, f"{where}: {metric} has no {matched - labels}"
         available |= labels
-    assert parsed.labels <= available, f"{where}: {parsed.labels - available} of none of the metrics"
+    joined = frozenset(re.findall(r'label_join\(.*?, "(\w+)", ', expr))
+    assert parsed.labels <= available | joined, f"{where}: {parsed.labels - available} of none of the metrics"
     made = frozenset(re.findall(r'label_replace\(.*?, "(\w+)", "[^"]*\$1"', expr))
     if legend != "__auto":
         assert legend_labels(legend) <= available | made, f"{where}: the legend names labels that cannot be there"

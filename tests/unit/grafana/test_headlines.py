@@ -22,16 +22,16 @@ def overrides(placed: Placed) -> dict[str, list[dict[str, Any]]]:
 def test_a_crossed_limit_is_shown_with_the_time_since_then() -> None:
     """A GPU that had been above its limit for an hour was "0 s" under "Soonest breach"."""
     ago = {"id": "unit", "value": "dateTimeFromNow"}
-    for placed in (headlines.breach(), forecasts._left()):
-        predicted, crossed = placed.panel.targets[:2]
-        assert "crossed_timestamp" in predicted["expr"].rpartition(" unless ")[2]
-        assert re.search(overrides(placed).popitem()[0].strip("/"), crossed["legendFormat"])
-        assert ago in overrides(placed)["/crossed$/"]
-        assert "1000 * min" in crossed["expr"]
+    placed = headlines.breach()
+    predicted, crossed = placed.panel.targets[:2]
+    assert "crossed_timestamp" in predicted["expr"].rpartition(" unless ")[2]
+    assert re.search(overrides(placed).popitem()[0].strip("/"), crossed["legendFormat"])
+    assert ago in overrides(placed)["/crossed$/"]
+    assert "1000 * min" in crossed["expr"]
 
 
 def test_a_column_of_breaches_has_the_moment_of_a_crossing_or_the_predicted_one() -> None:
-    tables = ((trouble.worst_first(), "Breach"), (forecasts._breaches(), "Crosses (50 %)"))
+    tables = ((trouble.worst_first(), "Breach"), (forecasts._breaches(forecasts.HARDWARE), "Crosses (50 %)"))
     for placed, heading in tables:
         assert {"id": "unit", "value": "dateTimeFromNow"} in overrides(placed)[heading]
     assert "limit crossed" in str(overrides(trouble.worst_first())["State"])

@@ -93,7 +93,7 @@ def test_the_words_of_the_worst_gpus_fit_their_column(heading: str) -> None:
 
 def test_a_firing_alert_leaves_room_for_the_name_of_its_node() -> None:
     """`sim-node-0` needs 84 pixels; a name is cut at the end, where nodes differ."""
-    (panel,) = (one.values[0] for one in panels("table") if one.values[0]["title"] == "Alerts that fire")
+    panel = next(one.values[0] for one in panels("table") if one.values[0]["title"] == "Alerts that fire")
     assert least_pixels(panel, "Node") >= len("sim-node-0") * LETTER_PIXELS + CELL_PIXELS
 
 

@@ -185,6 +185,15 @@ def test_a_monitors_job_is_the_one_that_rules_name(
         assert endpoint.get("scheme") == ("https" if job == BRIDGE_JOB else None)
 
 
+def test_a_monitor_of_dcgm_exporter_gives_its_series_the_label_that_rules_read(tmp_path: Path) -> None:
+    path, target = tmp_path / "site.yaml", tmp_path / "monitors"
+    path.write_text("dcgm_exporter: {targets: [node-1:9400]}\n")
+    assert call(scrape, "files", "--flavor", "servicemonitor", "--output", target, "--site", path)[0] == 0
+    (monitor,) = (one for one in documents(target).values() if one["metadata"]["name"] == "dcgm-exporter")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["metricRelabelings"] == [{"sourceLabels": ["hostname"], "regex": "(.+)", "targetLabel": "Hostname"}]
+
+
 def test_the_configuration_for_prometheus_is_a_file_as_well(tmp_path: Path) -> None:
     assert call(scrape, "files", "--output", tmp_path)[0] == 0
     assert (tmp_path / "prometheus.yaml").read_text() == call(grafana, "prometheus-config")[1]

@@ -19,9 +19,9 @@ from kernelcast.predictor.series.attributes import SeriesAttributes
 from kernelcast.predictor.series.saved.reader import StateReader
 from kernelcast.predictor.series.subjects import DURATION, VARIANT
 from kernelcast.predictor.series.windows import Windows
-from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.settings import PredictorSettings, SeriesMatcher
 from kernelcast.predictor.tuning import tunables
-from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue import BY_OTHER_NAME, inference, kernel
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.histogram import DurationTotals
@@ -97,6 +97,49 @@ def test_a_series_refused_at_the_limit_is_admitted_when_another_is_dropped(fast_
     assert target.expire() == 1
     feed(target, [temperature("1")])
     assert [subject.label("gpu") for subject, _ in target.windows.items()] == ["1"]
+
+
+def test_a_full_kv_cache_has_no_limit_as_engines_fill_it_by_design(fast_settings: PredictorSettings) -> None:
+    clock = Clock()
+    target = engine(fast_settings.model_copy(update={"publish": (SeriesMatcher(),)}), clock)
+    for _ in range(100):
+        clock.second += 1
+        feed(target, [Sample(inference.KV_CACHE, labels(Hostname="n1", engine="vllm"), clock(), 1.0)])
+    report = target.run_cycle()
+    (found,) = target.explain(inference.KV_CACHE.prometheus_name)
+    assert (found["decided"], found["alert"]) == ("no limit: forecast only", False)
+    assert not report.findings
+
+
+def test_a_gpu_that_was_silent_for_longer_than_its_series_are_kept_has_its_past_and_no_alert_of_then(
+    fast_settings: PredictorSettings,
+) -> None:
+    clock = Clock()
+    target = engine(fast_settings, clock)
+    of_gpu = labels(Hostname="n1", UUID="GPU-0", gpu="0")
+
+    def report(seconds: int, temperature: float) -> None:
+        for second in range(seconds):
+            clock.second += 1
+            limit = Sample(device.SLOWDOWN_TEMP, of_gpu, clock(), 87.0)
+            feed(target, [Sample(device.GPU_TEMP, of_gpu, clock(), temperature), limit])
+            if second % 10 == 9:
+                target.run_cycle()
+
+    def explained() -> dict[str, Any]:
+        (found,) = target.explain(device.GPU_TEMP.prometheus_name)
+        return found
+
+    report(60, 60.0)
+    report(40, 95.0)
+    assert explained()["alert"]
+    clock.second += round(fast_settings.expire_seconds) + 1
+    assert target.expire() == 2
+    report(20, 60.0)
+    assert not explained()["alert"]
+    (row,) = (row for subject, row in target.windows.items() if subject.metric == device.GPU_TEMP.prometheus_name)
+    hours = target.cycle.histories.hours(np.array([row]))
+    assert np.nanmax(hours) > 60.0
 
 
 def test_identities_of_series_that_ended_are_released(fast_settings: PredictorSettings) -> None:
@@ -219,3 +262,12 @@ def test_an_explanation_shows_the_results_of_whole_cycles_and_says_so_if_one_tak
         may_end.set()
         cycle.result()
         assert explaining.result() == []
+
+
+def test_a_row_under_dcgms_canonical_name_is_the_same_series(fast_settings: PredictorSettings) -> None:
+    clock = Clock()
+    target = engine(fast_settings, clock)
+    own = labels(Hostname="n1", UUID="GPU-0", gpu="0")
+    for row in (device.GPU_TEMP, BY_OTHER_NAME["DCGM_FI_DEV_GPU_TEMP_CELSIUS"]):
+        feed(target, [Sample(row, own, clock(), 70.0)])
+    assert [subject.metric for subject, _ in target.windows.items()] == ["DCGM_FI_DEV_GPU_TEMP"]

@@ -1,11 +1,14 @@
-"""Settings of the predictor that are refused."""
+"""Settings of the predictor that are refused, and what a time zone and holidays become."""
 
 import math
+from datetime import date
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic import ValidationError
 
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.settings import PredictorSettings
 
 
@@ -32,6 +35,18 @@ def test_a_limits_horizon_is_no_nearer_than_an_interval() -> None:
     with pytest.raises(ValidationError, match=r"the nearest of horizons_seconds is 0\.001; .* interval_seconds, 10;"):
         limited(0.001, 300.0)
     assert limited(10.0).limits[0].horizons_seconds == (10.0,)
+
+
+@pytest.mark.parametrize("name", ["Berlin", "", "Europe", "../Europe/Berlin"])
+def test_a_time_zone_has_a_name_of_iana(name: str) -> None:
+    with pytest.raises(ValidationError, match="is no time zone; write its IANA name, such as Europe/Berlin"):
+        PredictorSettings.model_validate({"time_zone": name})
+
+
+def test_holidays_are_dates_by_the_clock_of_the_site() -> None:
+    given = PredictorSettings.model_validate({"time_zone": "Europe/Berlin", "holidays": ["2026-12-25"]})
+    assert given.local_time == LocalTime(ZoneInfo("Europe/Berlin"), frozenset({date(2026, 12, 25)}))
+    assert PredictorSettings().local_time == LocalTime()
 
 
 @pytest.mark.parametrize("url", ["prometheus:9090", "htp://ann:pw@host", "http://[::1"])

@@ -136,6 +136,41 @@ def test_series_beyond_the_limit_are_refused_and_counted() -> None:
     assert np.isnan(target.matrix(np.array([rows[0]]))).all()
 
 
+def test_a_series_that_was_set_aside_returns_with_its_past() -> None:
+    target = windows()
+    row = target.admit(subject(0), owner=0)
+    put(target, row, 10, 1.0)
+    generation = int(target.generation[row])
+    target.set_aside(np.array([row]))
+    assert (len(target), target.row(subject(0)), len(target.owned_by([0]))) == (0, None, 0)
+    assert target.admit(subject(1), owner=0) != row
+    assert target.admit(subject(0), owner=0) == row
+    put(target, row, 20, 2.0)
+    values = target.matrix(np.array([row]))[0]
+    assert values[np.isfinite(values)].tolist() == [1.0, 2.0]
+    assert target.generation[row] == generation
+
+
+def test_a_row_of_a_series_that_was_set_aside_first_is_used_first_where_there_is_no_other() -> None:
+    target = windows(max_series=2)
+    first, second = (target.admit(subject(number), owner=0) for number in range(2))
+    target.set_aside(np.array([first]))
+    target.set_aside(np.array([second]))
+    assert target.admit(subject(2), owner=0) == first
+    assert target.admit(subject(1), owner=0) == second
+    assert target.admit(subject(0), owner=0) == NOT_ADMITTED
+
+
+def test_no_series_returns_into_its_row_after_another_reader_went_on_with_it() -> None:
+    target = windows()
+    row = target.admit(subject(0), owner=0)
+    put(target, row, 10, 1.0)
+    target.set_aside(np.array([row]))
+    target.forget_aside()
+    assert target.admit(subject(0), owner=0) == row
+    assert np.isnan(target.matrix(np.array([row]))).all()
+
+
 def test_windows_grow_with_their_series() -> None:
     target = windows(max_series=5000)
     rows = np.array([target.admit(subject(number), owner=number % 3) for number in range(3000)])

@@ -147,6 +147,7 @@ def test_a_gpu_above_its_limit_is_named() -> None:
     hot = f"DCGM_FI_DEV_GPU_TEMP{{{GPU}}} 93\nDCGM_FI_DEV_SLOWDOWN_TEMP{{{GPU}}} 87\n"
     assert "at its limit" in drawn(picture(hot))
     assert "at its limit" not in drawn(picture(hot.replace("93", "86")))
+    assert "at its limit" in drawn(picture(hot.replace("GPU_TEMP{", "GPU_TEMP_CELSIUS{")))
 
 
 def test_what_has_crossed_its_limit_stays_in_the_list() -> None:

@@ -1,7 +1,7 @@
 """The screen in a terminal: what fits, what is cut first, and what stays at any size."""
 
 import pytest
-from tests.support.view.pages import BRIDGE, GPU, PREDICTOR, UP, drawn, kernel, recent, steps
+from tests.support.view.pages import BRIDGE, GPU, PREDICTOR, UP, drawn, kernel, picture, recent, steps
 
 from kernelcast.view.model import Alerts, Picture
 
@@ -67,3 +67,11 @@ def test_an_empty_section_says_what_that_means_in_one_line() -> None:
     assert "GPUs  no GPU on this page" in text
     assert "programs" in text
     assert GPU not in text
+
+
+def test_a_program_without_a_node_is_named_once_in_its_prediction() -> None:
+    page = (
+        'kernelcast_degradation_crossed_timestamp_seconds{program="llm",kernel="gemm",metric="m",cause="drift"} 990\n'
+    )
+    (line,) = [line for line in drawn(picture(page)).splitlines() if line.startswith("llm ")]
+    assert line.split() == ["llm", "drift", "gemm", "m", "crossed", "10", "s", "ago"]

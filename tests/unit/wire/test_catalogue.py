@@ -7,11 +7,14 @@ from kernelcast.wire.catalogue import (
     BY_OTLP_NAME,
     BY_PROMETHEUS_NAME,
     CATALOGUE,
+    OWN_NAMES,
     Kind,
     Metric,
+    own_name,
     translate,
     unit_words,
 )
+from kernelcast.wire.catalogue.devices.dcgm_names import CANONICAL_NAMES
 
 
 def test_every_name_is_in_the_catalogue_once() -> None:
@@ -78,3 +81,11 @@ def test_no_module_of_the_contract_imports_a_third_party() -> None:
     allowed = {"kernelcast", "bisect", "collections", "dataclasses", "typing", "os", "re", "hashlib", "functools"}
     allowed |= {"json", "struct", "uuid", "datetime", "enum", "types", "sys", "textwrap", "pathlib", "argparse"}
     assert imported <= allowed | {"shutil", "math", "difflib"}
+
+
+def test_a_row_has_one_name_of_ours_whichever_name_dcgm_has_for_it() -> None:
+    assert own_name("DCGM_FI_DEV_BOARD_POWER_WATTS") == "DCGM_FI_DEV_POWER_USAGE"
+    assert own_name("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS") == "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"
+    assert own_name("cuda_kernel_launches_total") == "cuda_kernel_launches_total"
+    assert not OWN_NAMES.keys() & BY_PROMETHEUS_NAME.keys()
+    assert sum(other in CANONICAL_NAMES.values() for other in OWN_NAMES) == 41, "rows that DCGM 4.6 has renamed"

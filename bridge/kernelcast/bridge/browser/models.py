@@ -24,10 +24,7 @@ _UNUSED_KEYS: Final = frozenset(
     {"datasource", "definition", "editorMode", "pluginVersion", "schemaVersion", "timepicker"}
 )
 """Keys that change nothing on a page, at any depth: those of Grafana's editor, and the one data source."""
-_PAGE_ORDER: Final = tuple(
-    f"kernelcast-{name}"
-    for name in ("overview", "node", "gpus", "kernels", "synchronisation", "forecasts", "hints", "pipeline")
-)
+_PAGE_ORDER: Final = tuple(f"kernelcast-{name}" for name in ("overview", "kernels", "gpus", "serving", "pipeline"))
 """Order of the generated pages; others follow, sorted by uid."""
 
 

@@ -33,9 +33,9 @@ MAX_QUERY_CHARACTERS: Final = 16_384
 MAX_POINTS: Final = 1_500
 """Points of each series in one answer; a page asks for 240."""
 MAX_WAITING: Final = 512
-"""Queries that wait for their turn: those of eight pages that are opened at one time."""
+"""Queries that wait for their turn: those of all pages that are opened at one time."""
 MAX_KEPT_TEXTS: Final = 512
-"""The pages have some 300 queries."""
+"""The pages have some 440 queries."""
 MAX_KEPT_CHARACTERS: Final = 8192
 """Longest text whose decoded form is cached; longer ones are rare, and would fill the cache."""
 LARGE_ANSWER: Final = "the answer is larger than pages.max_response_bytes allows; choose fewer series or a shorter time"

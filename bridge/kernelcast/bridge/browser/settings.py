@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from kernelcast.runtime.settings.secrets import MASKED
+from kernelcast.runtime.settings.masking import MASKED
 from kernelcast.runtime.settings.service import Section
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from kernelcast.bridge.browser.batch import QueryBatch
@@ -20,6 +20,13 @@ from kernelcast.bridge.browser.settings import PagesSettings
 
 PATH: Final = "/pages"
 """Prefix of every route of the pages."""
+MOVED: Final = {
+    "kernelcast-node": "kernelcast-gpus",
+    "kernelcast-forecasts": "kernelcast-gpus",
+    "kernelcast-synchronisation": "kernelcast-kernels",
+    "kernelcast-hints": "kernelcast-kernels",
+}
+"""Pages that are a part of another one; links to them still lead there."""
 _STATIC: Final = Path(__file__).parent / "static"
 _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
@@ -91,8 +98,12 @@ class PageSite:
             Route(f"{PATH}/{{uid}}", self.page),
         ]
 
-    async def page(self, _request: Request) -> Response:
+    async def page(self, request: Request) -> Response:
         """Dashboards in the browser, without Grafana."""
+        moved = MOVED.get(request.path_params.get("uid", ""))
+        if moved:
+            query = f"?{request.url.query}" if request.url.query else ""
+            return RedirectResponse(f"{PATH}/{moved}{query}", headers=_SECURITY)
         return HTMLResponse(self._page, headers={**_SECURITY, "cache-control": "no-cache"})
 
     async def _static(self, request: Request) -> Response:

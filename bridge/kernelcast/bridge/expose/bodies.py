@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 from kernelcast.bridge.expose.compress import PageCompressor, Piece
 from kernelcast.bridge.expose.formats import encode
 from kernelcast.bridge.expose.negotiate import Coding, Format
-from kernelcast.bridge.pages.layout import SnapshotSource
-from kernelcast.bridge.pages.view import SeriesView
+from kernelcast.bridge.layouts.layout import SnapshotSource
+from kernelcast.bridge.layouts.view import SeriesView
 
 MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
 """Largest size of all bodies that are kept between scrapes: a million series are 150 MB in plain text, and a tenth of

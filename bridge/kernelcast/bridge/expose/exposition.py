@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from kernelcast.bridge.expose.bodies import Bodies, Body, BodyKey, VersionedSnapshots, empty_body
 from kernelcast.bridge.expose.negotiate import Coding, Format, Negotiated, negotiate, negotiate_coding
 from kernelcast.bridge.expose.own import OwnMetrics
-from kernelcast.bridge.pages.view import NAMES, SHARD, view_of
+from kernelcast.bridge.layouts.view import NAMES, SHARD, view_of
 from kernelcast.wire.errors import RequestError
 
 ANY_TAG: Final = "*"

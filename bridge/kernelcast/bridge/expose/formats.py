@@ -9,10 +9,10 @@ from kernelcast.bridge.expose import protobuf
 from kernelcast.bridge.expose.compress import Piece
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.expose.render import render
-from kernelcast.bridge.pages import exemplars
-from kernelcast.bridge.pages.headers import SPLIT_HISTOGRAM_KIND, split_histogram
-from kernelcast.bridge.pages.layout import StoreSnapshot
-from kernelcast.bridge.pages.page import NO_EXEMPLARS, EncodedExemplars, PackedTexts, PageLayout, PageValues
+from kernelcast.bridge.layouts import exemplars
+from kernelcast.bridge.layouts.headers import SPLIT_HISTOGRAM_KIND, split_histogram
+from kernelcast.bridge.layouts.layout import StoreSnapshot
+from kernelcast.bridge.layouts.page import NO_EXEMPLARS, EncodedExemplars, PackedTexts, PageLayout, PageValues
 
 SERIES_PER_CHUNK: Final = 32_768
 """Series per piece. Other threads can run between pieces: `render` formats floats with orjson, which holds the GIL for

@@ -14,7 +14,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from kernelcast.bridge.pages.view import MAX_SHARDS
+from kernelcast.bridge.layouts.view import MAX_SHARDS
 from kernelcast.wire.errors import RequestError
 
 PATH: Final = "/sd"

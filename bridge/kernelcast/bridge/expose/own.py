@@ -11,7 +11,7 @@ from prometheus_client.samples import Sample
 
 from kernelcast.bridge.expose import client_model
 from kernelcast.bridge.expose.negotiate import Format
-from kernelcast.bridge.pages.view import SeriesView
+from kernelcast.bridge.layouts.view import SeriesView
 from kernelcast.columnar.encoding.fields import varint
 from kernelcast.runtime.instruments import WithoutCreated
 

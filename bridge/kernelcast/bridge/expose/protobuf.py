@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.bridge.expose.protobuf_metrics import max_bytes, write_metrics
-from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
+from kernelcast.bridge.layouts.page import EncodedExemplars, PageLayout, PageValues
 from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import classic_bucket_counts
 from kernelcast.columnar.encoding.fields import varint

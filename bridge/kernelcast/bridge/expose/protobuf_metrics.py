@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from kernelcast.bridge.expose.protobuf_wire import close_message, varint_bytes, write_length, write_varint, zigzag
-from kernelcast.bridge.pages import protobuf_fields as tag
-from kernelcast.bridge.pages.headers import COUNTER_KIND, UNTYPED_KIND
-from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
+from kernelcast.bridge.layouts import protobuf_fields as tag
+from kernelcast.bridge.layouts.headers import COUNTER_KIND, UNTYPED_KIND
+from kernelcast.bridge.layouts.page import EncodedExemplars, PageLayout, PageValues
 from kernelcast.bridge.tables.columns import EXPONENTIAL, NOT_A_HISTOGRAM, Int32Array, Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import (
     CLASSIC_BOUNDS,

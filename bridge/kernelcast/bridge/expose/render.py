@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from kernelcast.bridge.expose.numerals import needs_orjson, write_float, write_integer, write_seconds
-from kernelcast.bridge.pages.page import EncodedExemplars, PageLayout, PageValues
+from kernelcast.bridge.layouts.page import EncodedExemplars, PageLayout, PageValues
 from kernelcast.bridge.tables.columns import (
     EXPONENTIAL,
     HAS_SUM,

@@ -14,7 +14,7 @@ from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.translation.attributes import LONGEST_LABELS_BYTES, label_name, rendered
 from kernelcast.columnar import DecoderLimits
 from kernelcast.runtime.prometheus_text import unescaped
-from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
+from kernelcast.wire.catalogue import BY_OTHER_NAME, BY_PROMETHEUS_NAME, Kind
 from kernelcast.wire.errors import DecodeError
 
 LONGEST_NAME: Final = 8 * 1024
@@ -74,7 +74,7 @@ class NamedSeries:
             format_name: Its input format; another format is another writer.
         """
         name, kind, help_text = self.family.name, self.family.kind, self.family.help
-        row = BY_PROMETHEUS_NAME.get(name)
+        row = BY_PROMETHEUS_NAME.get(name) or BY_OTHER_NAME.get(name)
         if not name:
             return UNNAMED
         if name in _CATALOGUE_HISTOGRAM_NAMES:

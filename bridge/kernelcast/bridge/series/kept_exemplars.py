@@ -7,7 +7,7 @@ from typing import Final, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.pages.exemplars import Exemplar
+from kernelcast.bridge.layouts.exemplars import Exemplar
 from kernelcast.bridge.tables.columns import LIVE, NOT_A_HISTOGRAM, FloatArray, MessageColumns, WireColumns
 from kernelcast.bridge.tables.slots import Slots
 from kernelcast.bridge.translation.attributes import joined

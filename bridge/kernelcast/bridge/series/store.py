@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 
 from kernelcast.bridge.inputs import IdentitySource
-from kernelcast.bridge.pages.layout import Layouts, StoreSnapshot
-from kernelcast.bridge.pages.view import ALL, SeriesView
+from kernelcast.bridge.layouts.layout import Layouts, StoreSnapshot
+from kernelcast.bridge.layouts.view import ALL, SeriesView
 from kernelcast.bridge.partitions.outages import NO_OUTAGES, Growth, OutageRows
 from kernelcast.bridge.series.arrival import Tables
 from kernelcast.bridge.series.expiry import outlived

@@ -23,7 +23,15 @@ from kernelcast.bridge.translation.attributes import (
 )
 from kernelcast.bridge.translation.settings import WITH_SUFFIXES, TranslationSettings
 from kernelcast.columnar import Attributes, MetricIdentity, PointType, SeriesIdentity, Temporality
-from kernelcast.wire.catalogue import BY_OTLP_NAME, BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, unit_words
+from kernelcast.wire.catalogue import (
+    BY_OTHER_NAME,
+    BY_OTLP_NAME,
+    BY_PROMETHEUS_NAME,
+    CATALOGUE,
+    Kind,
+    Metric,
+    unit_words,
+)
 from kernelcast.wire.catalogue import translate as prometheus_name
 
 _CATALOGUE_HISTOGRAM_NAMES: Final = frozenset(
@@ -141,7 +149,7 @@ class Translator:
 
     def _find_family(self, name: str, unit: str, point_type: PointType, monotonic: bool) -> _Family | int:  # noqa: FBT001  cached
         kind = _kind_of(point_type, monotonic=monotonic)
-        row = BY_OTLP_NAME.get(name)
+        row = BY_OTLP_NAME.get(name) or BY_OTHER_NAME.get(name)
         if row is None:
             if point_type is PointType.SUM and unit.strip() == "1":
                 unit = ""  # a sum that rises and falls counts things; only a gauge can be a ratio

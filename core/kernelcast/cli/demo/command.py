@@ -214,9 +214,7 @@ def _broker(address: str | None) -> Iterator[tuple[str, str]]:
         with EmbeddedBroker() as embedded:
             yield embedded.bootstrap_servers, "embedded"
         return
-    failed = [
-        one for one in apply_topics(KafkaSettings(bootstrap_servers=address)) if one.outcome is TopicResult.FAILED
-    ]
+    failed = [one for one in apply_topics(KafkaSettings(bootstrap_servers=address)) if one.result is TopicResult.FAILED]
     if failed:
         reasons = "\n".join(f"{one.topic} could not be made or set: {one.remark}" for one in failed)
         raise KernelcastError(f"{reasons}\nhave the topics made with `kernelcast topics apply`, or leave --broker out")

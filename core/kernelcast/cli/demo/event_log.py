@@ -3,13 +3,13 @@
 `state.Gatherer` takes copies of the newest ones, on the main thread.
 """
 
-import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.runtime.threads import Worker
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import BrokerError, EventError
 from kernelcast.wire.repeats import RecentIds, event_key
@@ -40,8 +40,7 @@ class EventLog:
         self._settings = settings
         self._since_ms = since_ms
         self._events: deque[LoggedEvent] = deque(maxlen=KEPT)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="demo-events", daemon=True)
+        self._thread = Worker("demo-events", self._run)
         self._outcome_ids = RecentIds()
         self.dead_letters = 0
 
@@ -51,8 +50,7 @@ class EventLog:
 
     def stop(self) -> None:
         """Stop reading."""
-        self._stop.set()
-        self._thread.join(5)
+        self._thread.stop(5)
 
     def of(self, topic: str) -> list[dict[str, Any]]:
         """The events of one topic, oldest first."""
@@ -65,7 +63,7 @@ class EventLog:
             for partition in partitions:
                 partition.offset = consumer.watermarks(partition)[0]
             consumer.assign(partitions)
-            while not self._stop.is_set():
+            while not self._thread.stopping.is_set():
                 self._add_messages(consumer)
         except BrokerError:
             return  # the broker is gone: the demo is ending, or its panel shows that nothing comes

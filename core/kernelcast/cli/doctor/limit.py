@@ -3,11 +3,11 @@
 `command` runs the checks of the driver through it.
 """
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from kernelcast.cli.doctor.result import CheckResult, fail
+from kernelcast.runtime.threads import Worker
 
 SECONDS: Final = 15.0
 """NVML answers within milliseconds; the first query of many sleeping GPUs takes seconds."""
@@ -34,12 +34,12 @@ def within(check: Callable[[], Iterable[CheckResult]], *, name: str, seconds: fl
         except Exception as error:  # noqa: BLE001  raised below, where the caller is
             failed.append(error)
 
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread = Worker(name, run)
     thread.start()
-    thread.join(seconds)
+    ended = thread.stop(seconds)
     if failed:
         raise failed[0]
-    if not thread.is_alive():
+    if ended:
         return found
     remedy = "the driver is in trouble: look for Xid and stuck tasks in the kernel's log; drain the node and reboot"
     return [*found, fail(name, f"no answer within {seconds:g} s", remedy)]

@@ -27,10 +27,8 @@ from kernelcast.cli.hints.sentences import (
 )
 from kernelcast.cli.hints.values import FIELDS, approved_rows, kept_rows, outcome_of
 from kernelcast.cli.kafka import (
-    BootstrapServers,
-    ConfigFile,
+    KafkaOptions,
     application,
-    kafka_settings,
     login_name,
     show_table,
     write_event,
@@ -82,11 +80,10 @@ def list_command(
     *,
     all_: Annotated[bool, typer.Option("--all", help="Also those without news for 24 hours.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Everything about them, a JSON object a line.")] = False,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Show hints and their outcomes, the newest first."""
-    known = read_known(kafka_settings("hints", config, bootstrap_servers), HINTS, OUTCOMES, ORDERS)
+    known = read_known(options.settings("hints"), HINTS, OUTCOMES, ORDERS)
     since_ns = 0 if all_ else time.time_ns() - RECENT_NS
     chosen = [one for one in known.newest_first() if one.last_ns >= since_ns]
     if as_json:
@@ -105,9 +102,9 @@ def list_command(
 
 @hints.command("watch")
 @command
-def watch_command(*, config: ConfigFile = None, bootstrap_servers: BootstrapServers = None) -> None:
+def watch_command(*, options: KafkaOptions) -> None:
     """Show new hints, outcomes and stop orders as they come, one line each, until Ctrl-C."""
-    reader = open_reader(kafka_settings("hints", config, bootstrap_servers))
+    reader = open_reader(options.settings("hints"))
     try:
         for line in follow(reader, until=lambda: False):
             typer.echo(printable(line))
@@ -123,11 +120,10 @@ def watch_command(*, config: ConfigFile = None, bootstrap_servers: BootstrapServ
 def explain_command(
     hint_id: HintId,
     *,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Explain a hint in sentences: its reasons, the expectation, and the actions and measurements of each process."""
-    known = read_known(kafka_settings("hints", config, bootstrap_servers), HINTS, OUTCOMES, ORDERS)
+    known = read_known(options.settings("hints"), HINTS, OUTCOMES, ORDERS)
     for sentence in explanation(record_of(known, hint_id)):
         typer.echo(printable(sentence))
 
@@ -144,11 +140,10 @@ def export_command(
     granularity: Annotated[
         str | None, typer.Option("--granularity", help="Only values that change at each call, step, epoch or restart.")
     ] = None,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Write kept values with their measured gains, or approved ones that wait to be rolled out; the newest first."""
-    known = read_known(kafka_settings("hints", config, bootstrap_servers), HINTS, OUTCOMES, ORDERS)
+    known = read_known(options.settings("hints"), HINTS, OUTCOMES, ORDERS)
     rows = [
         row
         for row in (kept_rows(known) if state is ExportState.KEPT else approved_rows(known, time.time_ns()))
@@ -168,11 +163,10 @@ def export_command(
 def report_command(
     hint_id: HintId,
     *,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Write the outcome of a roll-out by restart; stdin has the output of `python -m kernelcast.tuning.runs`."""
-    kafka = kafka_settings("hints", config, bootstrap_servers)
+    kafka = options.settings("hints")
     require(kafka, OUTCOMES)
     record = record_of(read_known(kafka, HINTS, OUTCOMES, ORDERS), hint_id)
     outcome = outcome_of(record, sys.stdin.read())
@@ -189,15 +183,14 @@ def stop_command(
     node: Annotated[str, typer.Option("--node", help="Only on this node, as its exporter names it.")] = ANY,
     reason: Reason = "",
     by: By = None,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """End running trials with the old values, and begin nothing, until `kernelcast hints resume`."""
     for name, value in (("--program", program), ("--node", node)):
         if not PROGRAM_PATTERN.fullmatch(value):
             raise ConfigurationError(f"{name} is {value!r}; it must be 1 to 128 printable characters")
     check_reason(reason)
-    kafka = kafka_settings("hints", config, bootstrap_servers)
+    kafka = options.settings("hints")
     require(kafka, ORDERS)
     order = StopOrder(program, node, reason=reason, by=login_name() if by is None else by, time_ns=time.time_ns())
     _write(kafka, order)
@@ -211,11 +204,10 @@ def resume_command(
     program: Annotated[str | None, typer.Option("--program", help="Only orders for this program.")] = None,
     node: Annotated[str | None, typer.Option("--node", help="Only orders for this node.")] = None,
     by: By = None,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Lift stop orders, by default all of them, so that trials may begin again."""
-    kafka = kafka_settings("hints", config, bootstrap_servers)
+    kafka = options.settings("hints")
     lifted: list[StopOrder] = []
     left: list[StopOrder] = []
     for order in read_known(kafka, ORDERS).listed_orders:
@@ -244,8 +236,7 @@ def approve_search_command(  # noqa: PLR0913  the command line
     device_model: Annotated[str, typer.Option("--device-model", help="Only on this GPU model.")] = "",
     reason: Reason = "",
     by: By = None,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Let a program search a space that changes its results, within a bound. The newest answer about a space counts.
 
@@ -269,7 +260,7 @@ def approve_search_command(  # noqa: PLR0913  the command line
         time_ns=now_ns,
         most=most,
     )
-    answer_search(kafka_settings("hints", config, bootstrap_servers), answered)
+    answer_search(options.settings("hints"), answered)
 
 
 @hints.command("reject-search")
@@ -280,11 +271,10 @@ def reject_search_command(
     *,
     reason: Reason = "",
     by: By = None,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Withdraw the approval of a search: it ends with the kept configuration at its next step."""
-    kafka = kafka_settings("hints", config, bootstrap_servers)
+    kafka = options.settings("hints")
     known = read_known(kafka, ORDERS).approvals.get(search_id(program, space))
     if known is None:
         raise ConfigurationError(f"no approval lets {program} search {space}; `kernelcast hints list`")
@@ -300,11 +290,10 @@ def approve_command(
     *,
     reason: Reason = "",
     by: By = None,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Let programs try a hint that changes results. The newest answer to a hint counts."""
-    answer(kafka_settings("hints", config, bootstrap_servers), hint_id, ApprovalState.APPROVED, reason=reason, by=by)
+    answer(options.settings("hints"), hint_id, ApprovalState.APPROVED, reason=reason, by=by)
 
 
 @hints.command("reject")
@@ -314,11 +303,10 @@ def reject_command(
     *,
     reason: Reason = "",
     by: By = None,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
+    options: KafkaOptions,
 ) -> None:
     """Reject a hint that changes results: an open trial ends, and the value is not proposed again for this code."""
-    answer(kafka_settings("hints", config, bootstrap_servers), hint_id, ApprovalState.WITHDRAWN, reason=reason, by=by)
+    answer(options.settings("hints"), hint_id, ApprovalState.WITHDRAWN, reason=reason, by=by)
 
 
 def _write(kafka: KafkaSettings, order: StopOrder) -> None:

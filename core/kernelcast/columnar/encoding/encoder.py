@@ -77,11 +77,18 @@ def _by_metric(samples: Iterable[Sample]) -> dict[tuple[Metric, bool], tuple[Poi
     groups: dict[tuple[Metric, bool], tuple[PointType, list[bytes]]] = {}
     # Nearly all samples are plain numbers, and many share a metric: its group is found by the object, not by its value.
     numbers: dict[int, list[bytes]] = {}
+    seen: Attributes = ()
+    parts = plain_parts(seen)
     for sample in samples:
         points = numbers.get(id(sample.metric))
-        if points is not None and (field := plain_number(sample)):
-            points.append(field)
-            continue
+        if points is not None:
+            # Neighbours often share their labels' object: most of a number's cost is the hash of its labels.
+            if sample.attributes is not seen:
+                seen = sample.attributes
+                parts = plain_parts(seen)
+            if field := plain_number(sample, parts):
+                points.append(field)
+                continue
         key = sample.metric, sample.detailed
         kind = point_type(sample)
         points = groups.setdefault(key, (kind, []))[1]
@@ -98,7 +105,7 @@ class _Request:
         self._head = fields.delimited(1, *(_key_value(1, key, value) for key, value in resource.attributes))
         self._scope = fields.delimited(1, fields.text(1, scope))
         self._metrics: list[bytes] = []
-        self._opened: tuple[Metric, PointType] | None = None
+        self._opened: tuple[PointType, bytes, bytes] | None = None
         self._open_points: list[bytes] = []
         self._size = len(self._head) + len(self._scope) + 2 * NESTING_BYTES
         self._overhead = 0
@@ -107,8 +114,9 @@ class _Request:
     def open(self, metric: Metric, kind: PointType) -> None:
         """Begin a metric; it is written only if a point follows."""
         self._finish_metric()
-        self._opened = (metric, kind)
-        self._overhead = len(_metric_fields(metric)) + len(_container_fields(kind, metric)) + 2 * NESTING_BYTES
+        named, container = _metric_fields(metric), _container_fields(kind, metric)
+        self._opened = (kind, named, container)
+        self._overhead = len(named) + len(container) + 2 * NESTING_BYTES
 
     def size_with(self, point_field: bytes) -> int:
         """Return an upper bound of the request's bytes with one more point."""
@@ -138,9 +146,9 @@ class _Request:
 
     def _finish_metric(self) -> None:
         if self._opened is not None and self._open_points:
-            metric, kind = self._opened
-            container = fields.delimited(int(kind), *self._open_points, _container_fields(kind, metric))
-            self._metrics.append(fields.delimited(2, _metric_fields(metric), container))
+            kind, named, container = self._opened
+            points = fields.delimited(int(kind), *self._open_points, container)
+            self._metrics.append(fields.delimited(2, named, points))
         self._open_points = []
 
 
@@ -201,12 +209,17 @@ def _number(sample: Sample) -> bytes:
     return _DOUBLE.pack(_TIME, sample.time_ns, _AS_DOUBLE, value) + attributes
 
 
-def plain_number(sample: Sample) -> bytes:
-    """Return `delimited_first(_number(sample))`, faster; empty if the sample is no plain number, or out of range."""
-    _metric, attributes, time_ns, value, start_ns, detailed = sample
+def plain_number(sample: Sample, parts: tuple[bytes, bytes, bytes]) -> bytes:
+    """Return `delimited_first(_number(sample))`, faster; empty if the sample is no plain number, or out of range.
+
+    Args:
+        sample: The sample.
+        parts: `plain_parts` of its labels.
+    """
+    _metric, _attributes, time_ns, value, start_ns, detailed = sample
     if detailed or (type(value) is not float and type(value) is not int):
         return b""
-    gauge_head, since_head, tail = _plain_parts(attributes)
+    gauge_head, since_head, tail = parts
     try:
         if start_ns:
             packed, tag = (_SINCE_DOUBLE, _AS_DOUBLE) if type(value) is float else (_SINCE_INTEGER, _AS_INTEGER)
@@ -218,7 +231,7 @@ def plain_number(sample: Sample) -> bytes:
 
 
 @lru_cache(maxsize=KNOWN_ATTRIBUTES)
-def _plain_parts(attributes: Attributes) -> tuple[bytes, bytes, bytes]:
+def plain_parts(attributes: Attributes) -> tuple[bytes, bytes, bytes]:
     """Return the bytes before a gauge's packed number, those before a number with a start, and the attributes."""
     tail = attribute_fields(attributes, NUMBER_ATTRIBUTES)
     gauge_head, since_head = (fields.delimited_head(1, packed.size + len(tail)) for packed in (_DOUBLE, _SINCE_DOUBLE))

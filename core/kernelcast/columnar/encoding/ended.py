@@ -37,6 +37,7 @@ class EndedSeries(Generic[Group]):
         self._exclusive = exclusive
         self._previous: dict[Group, _Known] = {}
         self._missed: dict[Group, dict[_Series, tuple[Metric, int]]] = {}
+        self._shapes: dict[Group, list[tuple[Metric, Attributes]]] = {}
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -52,6 +53,10 @@ class EndedSeries(Generic[Group]):
             time_ns: Time of the samples, Unix nanoseconds.
         """
         completed = list(samples)
+        # Most groups have the same series each time; comparing labels costs less than hashing them.
+        shape = [(one.metric, one.attributes) for one in completed]
+        if shape == self._shapes.get(group) and not self._missed.get(group):
+            return completed
         now = {
             (one.metric.prometheus_name, one.attributes): one.metric for one in completed if one.metric.kind in _STATES
         }
@@ -65,6 +70,10 @@ class EndedSeries(Generic[Group]):
             if count >= self._patience or self._without_exclusive(series) in present
         }
         self._keep(group, now, {series: known for series, known in misses.items() if series not in ended})
+        if group in self._previous:
+            self._shapes[group] = shape
+        else:
+            self._shapes.pop(group, None)
         completed += [Sample(metric, series[1], time_ns, None) for series, metric in sorted(ended.items(), key=_order)]
         return completed
 

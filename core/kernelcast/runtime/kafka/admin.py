@@ -71,21 +71,21 @@ class TopicChange:
 
     Attributes:
         topic: Its name.
-        outcome: The result.
+        result: What was done, or why it was not.
         detail: The settings that were changed for this topic.
         remark: Reason for a remaining difference, or for the default number of replicas; often the same for several
             topics, so it is shown once for all.
     """
 
     topic: str
-    outcome: TopicResult
+    result: TopicResult
     detail: str = ""
     remark: str = ""
 
     @property
     def good(self) -> bool:
         """Whether the topic now matches the contract, as far as this broker allows."""
-        return self.outcome not in {TopicResult.DIFFERS, TopicResult.FAILED}
+        return self.result not in {TopicResult.DIFFERS, TopicResult.FAILED}
 
 
 _AT_LEAST: Final = ("max.message.bytes",)
@@ -268,7 +268,7 @@ def apply_topics(
         )
         for topic in topics
     ]
-    expected = {change.topic for change in changes if change.outcome is not TopicResult.FAILED}
+    expected = {change.topic for change in changes if change.result is not TopicResult.FAILED}
     _wait_until_visible(admin, expected, clock)
     return changes
 

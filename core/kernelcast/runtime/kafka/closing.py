@@ -1,10 +1,13 @@
 """Closes librdkafka's consumers within a time limit; `consumer.Consumer` calls it."""
 
 import ctypes
-import threading
+from functools import partial
 from typing import Any
 
 import structlog
+from confluent_kafka import KafkaException
+
+from kernelcast.runtime.threads import Worker
 
 
 def end_client(client: Any, group_id: str, timeout_seconds: float, *, leaves: bool) -> bool:
@@ -20,11 +23,9 @@ def end_client(client: Any, group_id: str, timeout_seconds: float, *, leaves: bo
         timeout_seconds: The time limit.
         leaves: Whether it is a member of the group, which has to be told.
     """
-    closing = threading.Thread(target=_close, args=(client,), kwargs={"leaves": leaves}, name="close-consumer")
-    closing.daemon = True
+    closing = Worker("close-consumer", partial(_close, client, leaves=leaves))
     closing.start()
-    closing.join(timeout_seconds)
-    if not closing.is_alive():
+    if closing.stop(timeout_seconds):
         return True
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
     structlog.stdlib.get_logger("kafka.consumer").warning(
@@ -36,8 +37,11 @@ def end_client(client: Any, group_id: str, timeout_seconds: float, *, leaves: bo
 
 
 def _close(client: Any, *, leaves: bool) -> None:
-    if leaves and not client.assignment():
-        # librdkafka 2.16 does not report to Kafka that a member without partitions leaves, and the others wait
-        # until its session times out. It does report a member that has unsubscribed.
-        client.unsubscribe()
-    client.close()
+    try:
+        if leaves and not client.assignment():
+            # librdkafka 2.16 does not report to Kafka that a member without partitions leaves, and the others wait
+            # until its session times out. It does report a member that has unsubscribed.
+            client.unsubscribe()
+        client.close()
+    except (KafkaException, RuntimeError) as error:
+        structlog.stdlib.get_logger("kafka.consumer").warning("closing the consumer failed", reason=str(error))

@@ -16,6 +16,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from kernelcast.runtime.kafka.connection_errors import without_timing
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerError, ConfigurationError
 from kernelcast.wire.topics import PARTITIONER
@@ -120,15 +121,36 @@ _UNKNOWN: Final = re.compile(r'No such configuration property: "([^"]+)"')
 
 Client = Callable[..., Any]
 _NOT_FOR_THIS_CLIENT: Final = re.compile(r"CONFWARN .* is a (consumer|producer) property and will be ignored by this")
+_FAILED: Final = re.compile(
+    r"FAIL \[[^]]*\] \[[^]]*\]: (?P<broker>\S+?)/(?P<id>bootstrap|\d+): (?P<reason>.*)", re.DOTALL
+)
+"""librdkafka's line on a connection that failed; brokers that it only knows from `bootstrap.servers` have no number."""
 
 
-def _concerns_this_client(record: logging.LogRecord) -> bool:
-    """Whether to log a line of librdkafka's; notes on properties that do not apply to the client are dropped."""
-    return _NOT_FOR_THIS_CLIENT.search(record.getMessage()) is None
+def _translate(record: logging.LogRecord) -> bool:
+    """Whether to log a line of librdkafka's.
+
+    Notes on properties that do not apply to the client are dropped. A failed connection to `bootstrap.servers` is
+    logged at level debug, because the client's user says it with a remedy (`ConnectionErrors`). A later one, to a
+    broker of the cluster, is a warning in our words.
+    """
+    text = record.getMessage()
+    if _NOT_FOR_THIS_CLIENT.search(text):
+        return False
+    if failed := _FAILED.match(text):
+        if failed["id"] == "bootstrap":
+            record.levelno = logging.DEBUG
+        else:
+            record.levelno = logging.WARNING
+            reason = without_timing(failed["reason"])
+            record.msg = f"no connection to broker {failed['id']} at {failed['broker']}: {reason}; check that it runs"
+            record.args = ()
+        record.levelname = logging.getLevelName(record.levelno)
+    return _LOGGER.isEnabledFor(record.levelno)
 
 
 _LOGGER: Final = logging.getLogger("kafka")
-_LOGGER.addFilter(_concerns_this_client)
+_LOGGER.addFilter(_translate)
 
 
 def consumer_properties(settings: KafkaSettings, own: Mapping[str, Any]) -> dict[str, Any]:

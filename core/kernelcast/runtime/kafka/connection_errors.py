@@ -63,7 +63,7 @@ class ConnectionErrors:
         with self._lock:
             if not rank or rank < _RANK.get(self._code, 0):
                 return
-            self._code, self.reason = error.code(), _TIMING.sub("", error.str())
+            self._code, self.reason = error.code(), without_timing(error.str())
             if error.code() == _LOGIN:
                 now_seconds = self._monotonic()
                 first, last = self._refused or (now_seconds, now_seconds)
@@ -102,6 +102,11 @@ class ConnectionErrors:
         """
         reason, remedy = _explained(self._code, self.reason, settings)
         return BrokerAccessError(f"{doing} failed: {reason}", remedy=remedy)
+
+
+def without_timing(reason: str) -> str:
+    """Return a reason of librdkafka's without its note on how long the attempt took."""
+    return _TIMING.sub("", reason)
 
 
 def remedy_of_login(reason: str) -> str:

@@ -22,7 +22,7 @@ from kernelcast.runtime.kafka.connection_errors import ConnectionErrors
 from kernelcast.runtime.kafka.consumer_metrics import ConsumerMetrics
 from kernelcast.runtime.kafka.offsets import REQUEST_TIMEOUT_SECONDS
 from kernelcast.runtime.kafka.reader import PartitionReader
-from kernelcast.runtime.kafka.supervisor import Key
+from kernelcast.runtime.kafka.stalls import Key
 from kernelcast.runtime.kafka.topic_names import TopicNames
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerError
@@ -88,7 +88,7 @@ class Consumer(PartitionReader):
         self._closed = True  # until there is something to close
         make_client = partial(connect, client, settings, properties=properties)
         super().__init__(settings, make_client, connection=connection, metrics=metrics, prompt=prompt)
-        self._supervisor.spare_seconds = SPARE_SECONDS if self._new_protocol else math.inf
+        self._detector.spare_seconds = SPARE_SECONDS if self._new_protocol else math.inf
         self._closed = False
 
     def subscribe(self, topics: Iterable[str], rebalance: Rebalance | None = None) -> None:
@@ -111,7 +111,7 @@ class Consumer(PartitionReader):
         with broker_errors("subscribing"):
             client.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=partial(revoked, lost=True))
         self._awaits_assignment = not self._new_protocol
-        self._supervisor.unconfirmed()
+        self._detector.unconfirmed()
 
     @property
     def _leaves(self) -> bool:
@@ -124,7 +124,7 @@ class Consumer(PartitionReader):
         The new protocol (KIP-848) does not call back for an assignment that stays as it is, or that is empty. A member
         that gets nothing is settled once Kafka has answered for `SPARE_SECONDS`.
         """
-        return self._subscribed is not None and self._supervisor.is_confirmed
+        return self._subscribed is not None and self._detector.is_confirmed
 
     def committed(
         self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
@@ -161,11 +161,11 @@ class Consumer(PartitionReader):
                 self._abandoned = True
 
     def _replace_client(self) -> None:
-        progress, former = self._supervisor.progress, self._client
+        progress, former = self._detector.progress, self._client
         starts = [TopicPartition(*key, one.target) for key, one in progress.items()]
         paused = [TopicPartition(*key) for key, one in progress.items() if one.paused]
         if starts and self._subscribed is not None:
-            self._revoked(self._subscribed[1], starts, lost=not self._supervisor.is_confirmed)
+            self._revoked(self._subscribed[1], starts, lost=not self._detector.is_confirmed)
         self._use(self._make_client())
         end_client(former, self._group_id, CLOSE_SECONDS, leaves=self._leaves)
         if self._subscribed is not None:
@@ -176,7 +176,7 @@ class Consumer(PartitionReader):
 
     def _keys_to_ask(self) -> list[Key]:
         keys = super()._keys_to_ask()
-        if keys or self._subscribed is None or self._supervisor.is_confirmed:
+        if keys or self._subscribed is None or self._detector.is_confirmed:
             return keys
         names = TopicNames(self._subscribed[0])
         try:
@@ -204,18 +204,18 @@ class Consumer(PartitionReader):
             self._client.incremental_assign(start)
         else:
             self._client.assign(start)
-        self._supervise(start)
+        self._watch(start)
         self._awaits_assignment = False
-        self._supervisor.confirmed()
+        self._detector.confirmed()
 
     def _revoked(self, rebalance: Rebalance | None, partitions: list[TopicPartition], *, lost: bool) -> None:
         with self._revoking, self._in_callback():
             if self._abandoned:
                 return
             self._forget([(each.topic, each.partition) for each in partitions])
-            if not self._new_protocol or not self._supervisor.progress:
+            if not self._new_protocol or not self._detector.progress:
                 self._awaits_assignment = not self._new_protocol
-                self._supervisor.unconfirmed()
+                self._detector.unconfirmed()
             if rebalance is not None:
                 rebalance.revoked(partitions, lost=lost)
 
@@ -237,6 +237,6 @@ class Consumer(PartitionReader):
     def _note_commit(self, error: KafkaError | None) -> None:
         """Note the group's answer to a commit: it refuses those of a member that it has removed."""
         if error is None and not self._awaits_assignment:
-            self._supervisor.confirmed()
+            self._detector.confirmed()
         if error is not None and self._subscribed is not None and error.code() not in _TOPIC_ERRORS:
-            self._supervisor.unconfirmed()
+            self._detector.unconfirmed()

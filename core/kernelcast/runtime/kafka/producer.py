@@ -180,6 +180,7 @@ class Producer:
         """Flush, then drop the remaining messages, which are counted as failed; returns their number."""
         outstanding = self.flush(timeout_seconds)
         if outstanding:
+            self._log.warning("messages given up, because Kafka has not confirmed them", messages=outstanding)
             _discard_messages(self._client)
         return outstanding
 
@@ -254,9 +255,9 @@ class Producer:
         elif error.code() > 0:  # librdkafka's own errors are negative: Kafka has not answered
             self._count(topic, "sent")
         self._count(topic, "failed")
-        if error.code() not in _PURGED:
+        if error.code() not in _PURGED:  # `close` and `_replace_client` log their number
             self._topic_errors.failed(topic, error.str())
-        self._log.warning("message not delivered", topic=topic, reason=error.str())
+            self._log.warning("message not delivered", topic=topic, reason=error.str())
 
     def _on_error(self, error: KafkaError) -> None:
         self._connection.note(error)

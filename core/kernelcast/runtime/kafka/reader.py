@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from kernelcast.runtime.kafka.connect import broker_errors
-from kernelcast.runtime.kafka.supervised import SupervisedClient
-from kernelcast.runtime.kafka.supervisor import Key
+from kernelcast.runtime.kafka.stall_recovery import RecoveringClient
+from kernelcast.runtime.kafka.stalls import Key
 from kernelcast.wire.errors import BrokerError
 
 
-class PartitionReader(SupervisedClient):
+class PartitionReader(RecoveringClient):
     """Reads the partitions that were assigned, by their group or by `assign`. Only one thread may use it."""
 
     _failed = False  # after a fatal error, which no request can follow
@@ -19,14 +19,14 @@ class PartitionReader(SupervisedClient):
         """Read exactly these partitions from their offsets, without a group's rebalancing."""
         with broker_errors("assigning partitions"):
             self._client.assign(list(partitions))
-        self._forget(list(self._supervisor.progress))
-        self._supervise(partitions)
+        self._forget(list(self._detector.progress))
+        self._watch(partitions)
 
     def add(self, partitions: Sequence[TopicPartition]) -> None:
         """Start reading further partitions from their offsets, without a group's rebalancing."""
         with broker_errors("adding partitions"):
             self._client.incremental_assign(list(partitions))
-        self._supervise(partitions)
+        self._watch(partitions)
 
     def remove(self, partitions: Sequence[TopicPartition]) -> None:
         """Stop reading these partitions; the others continue."""
@@ -105,13 +105,13 @@ class PartitionReader(SupervisedClient):
         """Stop fetching these partitions until `resume`, without leaving the group."""
         with broker_errors("pausing"):
             self._client.pause(list(partitions))
-        self._supervisor.pause(_keys(partitions), paused=True)
+        self._detector.pause(_keys(partitions), paused=True)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Continue fetching these partitions."""
         with broker_errors("resuming"):
             self._client.resume(list(partitions))
-        self._supervisor.pause(_keys(partitions), paused=False)
+        self._detector.pause(_keys(partitions), paused=False)
 
 
 def _key(message: Message) -> Key:

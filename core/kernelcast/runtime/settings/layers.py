@@ -12,7 +12,7 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from kernelcast.runtime.settings.secrets import without_secrets
+from kernelcast.runtime.settings.masking import without_secrets
 from kernelcast.runtime.settings.yaml_file import read_yaml
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.options import did_you_mean
@@ -86,8 +86,8 @@ def gather(
     if path is not None:
         document = _read_sections(path, section)
         for name in shared:
-            _put_section(layers, (name,), document.get(name), name=name, source=f"{path}")
-        _put_section(layers, (), document.get(section), name=section, source=f"{path}")
+            _put_section(layers, model, (name,), document.get(name), name=name, source=f"{path}")
+        _put_section(layers, model, (), document.get(section), name=section, source=f"{path}")
     for name in shared:
         for keys, value, variable in _environment(name, environ):
             layers.put((name, *keys), _typed(model, (name, *keys), value), name=_dotted(name, keys), source=variable)
@@ -143,7 +143,8 @@ def _read_sections(path: Path, section: str) -> dict[str, Any]:
     return document
 
 
-def _put_section(layers: Layers, keys: Keys, content: Any, *, name: str, source: str) -> None:
+def _put_section(layers: Layers, model: type[BaseModel], keys: Keys, content: Any, *, name: str, source: str) -> None:
+    """Put the values of a section. One that is empty (`null`) leaves the default, unless the setting may be null."""
     if content is None:
         return
     if not isinstance(content, Mapping):
@@ -151,8 +152,12 @@ def _put_section(layers: Layers, keys: Keys, content: Any, *, name: str, source:
             f"{name} is {without_secrets(content)!r} ({source}); it must be a section: settings below it, indented"
         )
     for key, value in content.items():
-        if value is not None:
+        if value is not None or _may_be_null(field_at(model, (*keys, str(key)))):
             layers.put((*keys, str(key)), value, name=f"{name}.{key}", source=source)
+
+
+def _may_be_null(info: FieldInfo | None) -> bool:
+    return info is not None and type(None) in get_args(info.annotation)
 
 
 def _environment(section: str, environ: Mapping[str, str]) -> Iterator[tuple[Keys, str, str]]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from kernelcast.runtime.settings.layers import Keys, Layers, field_at, model_at
-from kernelcast.runtime.settings.secrets import MASKED, is_secret, without_hashes, without_secrets
+from kernelcast.runtime.settings.masking import MASKED, is_secret, without_hashes, without_secrets
 from kernelcast.wire.options import did_you_mean
 
 MAX_SHOWN_CHARACTERS: Final = 80

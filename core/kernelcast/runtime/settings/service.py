@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from kernelcast.runtime.settings.layers import gather
 from kernelcast.runtime.settings.listen import parse_listen_address
+from kernelcast.runtime.settings.masking import is_secret, mask
 from kernelcast.runtime.settings.problems import Remedy, explain
-from kernelcast.runtime.settings.secrets import is_secret, mask
 from kernelcast.wire.errors import ConfigurationError
 
 __all__ = ["KafkaSettings", "LogSettings", "Remedy", "Section", "ServiceSettings", "WebSettings", "load"]

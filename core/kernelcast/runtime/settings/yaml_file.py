@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import yaml
 
-from kernelcast.runtime.settings.secrets import MASKED
+from kernelcast.runtime.settings.masking import MASKED
 from kernelcast.wire.errors import ConfigurationError
 
 MAX_FILE_BYTES: Final = 1024 * 1024

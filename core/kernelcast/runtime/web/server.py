@@ -26,9 +26,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from kernelcast.runtime import threads
 from kernelcast.runtime.instruments import WithoutCreated, gauge
 from kernelcast.runtime.settings.listen import format_address, parse_listen_address
 from kernelcast.runtime.settings.service import WebSettings
+from kernelcast.runtime.threads import Worker
 from kernelcast.runtime.web import landing
 from kernelcast.runtime.web.bounded import BoundedEndpoint
 from kernelcast.runtime.web.connections import Listener, OpenConnections
@@ -95,7 +97,7 @@ class WebServer:
             routes: The service's own, with endpoints that are coroutines, as synchronous ones share 40 threads; the
                 landing page shows the first line of an endpoint's docstring; no routes out of the schema.
             healthy: Whether the process works, and the reason if not; called on the event loop, so it must not wait
-                for a lock.
+                for a lock. A thread that an error has ended is reported without it.
             ready: The same of whether it is of use yet.
             facts: Facts of now for the landing page; called on a thread.
             front: What else it shows.
@@ -105,7 +107,7 @@ class WebServer:
         """
         self._settings, self._title = settings, title
         self._watched = WatchedConfig(settings.config_file) if settings.config_file is not None else None
-        self._healthy, self._ready, self._facts, self._front = healthy, ready, facts, front
+        self._healthy, self._ready, self._facts, self._front = _with_threads(healthy), ready, facts, front
         self._facts_thread = anyio.CapacityLimiter(1)
         self._pages = {
             "/metrics": "What Prometheus scrapes",
@@ -114,7 +116,7 @@ class WebServer:
             **{route.path: _about(route) for route in routes if isinstance(route, Route) and _is_page(route)},
         }
         self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: Worker | None = None
         self.address = ""
         self._bound = ("", 0)
         self.progressed: Callable[[], None] = lambda: None
@@ -125,7 +127,7 @@ class WebServer:
         own = [
             Route("/", self._landing),
             Route("/metrics", self.scrapes.answer),
-            Route("/-/healthy", _check_endpoint(healthy, "healthy")),
+            Route("/-/healthy", _check_endpoint(self._healthy, "healthy")),
             Route("/-/ready", _check_endpoint(ready, "ready")),
         ]
         self._counts.paths = {route.path for route in (*own, *routes) if isinstance(route, Route)}
@@ -161,7 +163,7 @@ class WebServer:
         self.connections.opening_seconds = self.request_seconds
         listener = Listener.of(self._bind(), self.connections)
         self._server = _Server(self._uvicorn_config(), self.connections, self.progressed)
-        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="web", daemon=True)
+        self._thread = Worker("web", self._server.run, [listener])
         self._thread.start()
         if not self._server.up.wait(START_SECONDS):
             self.stop()
@@ -302,6 +304,16 @@ class _Server(uvicorn.Server):
         self.should_exit = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._ending.set)
+
+
+def _with_threads(healthy: Check) -> Check:
+    """A check that fails as well once an error has ended one of the process's threads."""
+
+    def check() -> tuple[bool, str]:
+        reason = threads.failure()
+        return (False, reason) if reason else healthy()
+
+    return check
 
 
 def _listener(host: str, port: int, *, unread_seconds: float = UNREAD_SECONDS) -> socket.socket:

@@ -3,6 +3,7 @@
 Services make their metrics from the rows; documents, dashboards, rules and tests read them.
 """
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -13,11 +14,14 @@ from kernelcast.wire.catalogue.devices import (
     device,
     energy,
     gpu,
+    health,
     nccl,
     nvlink,
+    otel,
     profiling,
     tpu,
 )
+from kernelcast.wire.catalogue.devices.dcgm_names import CANONICAL_NAMES
 from kernelcast.wire.catalogue.model import Kind, Metric
 from kernelcast.wire.catalogue.naming import translate, unit_words
 
@@ -29,6 +33,7 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     gpu.GPU_UP,
     gpu.GPU_DETACHED,
     *nvlink.ROWS,
+    *health.ROWS,
     *nccl.ROWS,
     *tpu.ROWS,
     *accelerator.ROWS,
@@ -44,5 +49,41 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
 )
 BY_OTLP_NAME: Final = MappingProxyType({row.otlp_name: row for row in CATALOGUE if row.otlp_name})
 BY_PROMETHEUS_NAME: Final = MappingProxyType({row.prometheus_name: row for row in CATALOGUE})
+_SAME_FIELD: Final = {**CANONICAL_NAMES, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": device.CLOCK_EVENT_REASONS.otlp_name}
+OWN_NAMES: Final = MappingProxyType(
+    {
+        **{canonical: former for former, canonical in _SAME_FIELD.items() if former in BY_OTLP_NAME},
+        **{former: canonical for former, canonical in _SAME_FIELD.items() if canonical in BY_OTLP_NAME},
+    }
+)
+"""The catalogue's name of a row by another name that DCGM has for it: its canonical or a former one."""
+BY_OTHER_NAME: Final = MappingProxyType(
+    {
+        **{name: replace(BY_OTLP_NAME[own], prometheus_name=name, otlp_name=name) for name, own in OWN_NAMES.items()},
+        **{row.otlp_name: row for row in otel.ROWS},
+    }
+)
+"""Rows under other names, which an exporter writes where it is asked to: others of DCGM's, and OpenTelemetry's."""
 
-__all__ = ["BY_OTLP_NAME", "BY_PROMETHEUS_NAME", "CATALOGUE", "Kind", "Metric", "translate", "unit_words"]
+
+def own_name(name: str) -> str:
+    """The catalogue's name of a metric, whichever of DCGM's names it has.
+
+    >>> own_name("DCGM_FI_DEV_GPU_TEMP_CELSIUS")
+    'DCGM_FI_DEV_GPU_TEMP'
+    """
+    return OWN_NAMES.get(name, name)
+
+
+__all__ = [
+    "BY_OTHER_NAME",
+    "BY_OTLP_NAME",
+    "BY_PROMETHEUS_NAME",
+    "CATALOGUE",
+    "OWN_NAMES",
+    "Kind",
+    "Metric",
+    "own_name",
+    "translate",
+    "unit_words",
+]

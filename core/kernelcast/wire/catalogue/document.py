@@ -8,15 +8,27 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, inference, kernel, predictor, runtime
+from kernelcast.wire.catalogue import (
+    OWN_NAMES,
+    bridge,
+    exporter,
+    forecast,
+    forecast_scores,
+    inference,
+    kernel,
+    predictor,
+    runtime,
+)
 from kernelcast.wire.catalogue.devices import (
     accelerator,
     dcgm_exporter,
     device,
     energy,
     gpu,
+    health,
     nccl,
     nvlink,
+    otel,
     profiling,
     tpu,
 )
@@ -27,6 +39,11 @@ _ENGINES: Final = (
     "the exporter (`exporter.scrape`). A figure that an engine lacks is absent."
 )
 _LIKE_DCGM: Final = "Names, units and labels of dcgm-exporter, so that existing dashboards and alerts work unchanged."
+_OTEL: Final = (
+    "Beside those of DCGM with `exporter.naming: both`, in line with OpenTelemetry's semantic conventions 1.44.0 for "
+    "hardware, all in development there. `hw.id` is the UUID; Prometheus has `_` for each dot of a label. "
+    "`hw.gpu.memory.limit`, `hw.gpu.memory.usage` and `hw.status`, there UpDownCounters, are gauges here."
+)
 
 
 def _names(labels: Iterable[str]) -> str:
@@ -53,6 +70,8 @@ _SECTIONS: Final = MappingProxyType(
             dcgm_exporter.ROWS,
         ),
         "Devices, beyond DCGM": ("Data for which DCGM has no suitable row.", (*gpu.ROWS, gpu.GPU_UP, gpu.GPU_DETACHED)),
+        "Devices, under OpenTelemetry's names": (_OTEL, otel.ROWS),
+        "Fabric, repairs, SRAM": ("Read once a minute.", health.ROWS),
         "NVLinks": ("One series for each link; `exporter.nvlink_links` selects the metrics.", nvlink.ROWS),
         "NCCL": (
             "From the files of NVIDIA's NCCL Inspector; off unless `exporter.nccl_inspector.directory` is set.",
@@ -66,7 +85,7 @@ _SECTIONS: Final = MappingProxyType(
             _ENGINES,
             inference.ROWS,
         ),
-        "GPUs and TPUs": ("For dashboards of mixed fleets.", accelerator.ROWS),
+        "Accelerators": ("For dashboards of mixed fleets.", accelerator.ROWS),
         "Forecasts, degradation and hints": (
             "The predictor writes these; the bridge exposes them.",
             forecast.ROWS,
@@ -80,6 +99,11 @@ _SECTIONS: Final = MappingProxyType(
         "Bridge": ("On the bridge's own `/metrics`.", bridge.ROWS),
         "Predictor": ("On the predictor's own `/metrics`.", predictor.ROWS),
     }
+)
+_RENAMED: Final = (
+    "DCGM 4.6 has renamed fields and kept their values. A series has the name that the counters table asks for "
+    "(`exporter.counters_file`), on the exporter's page, on Kafka and on the bridge's page. The predictor reads all of "
+    "them, and recording rules give them our names, which all other rules and the dashboards read."
 )
 _PREAMBLE: Final = """\
 # Metrics
@@ -95,7 +119,19 @@ on series that do not come from a live GPU, and absent on all others. A histogra
 def document() -> str:
     """The whole page, in Markdown."""
     sections = (_section(title, purpose, rows) for title, (purpose, rows) in _SECTIONS.items() if rows)
-    return "\n".join([_PREAMBLE, *sections])
+    return "\n".join([_PREAMBLE, *sections, _other_names()])
+
+
+def _other_names() -> str:
+    head = (
+        "## Other names of DCGM's rows",
+        "",
+        _RENAMED,
+        "",
+        "| DCGM's other name | here |",
+        "|---|---|",
+    )
+    return "\n".join([*head, *(f"| `{other}` | `{own}` |" for other, own in OWN_NAMES.items()), ""])
 
 
 def _section(title: str, purpose: str, rows: Iterable[Metric]) -> str:

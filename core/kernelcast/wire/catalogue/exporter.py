@@ -1,6 +1,7 @@
 """Metrics of the exporter itself, on its `/metrics`; they do not travel through Kafka.
 
-The exporter makes counters and gauges from these rows (`exporter/counts.py` and others). Panels and rules name them.
+The exporter makes counters and gauges from these rows (`exporter/instruments.py` and others). Panels and rules name
+them.
 """
 
 from typing import Final
@@ -283,7 +284,7 @@ NCCL_INSPECTOR_ERRORS: Final = Metric(
 SCRAPE_ERRORS: Final = Metric(
     "kernelcast_exporter_scrape_errors_total",
     Kind.COUNTER,
-    "Failed readings of pages of inference engines, or of the list of the node's pods.",
+    "Failed readings of pages of engines and other vendors' exporters, or of the list of the node's pods.",
     source=_DAEMON,
 )
 KERNEL_LOG_ERRORS: Final = Metric(

@@ -174,7 +174,7 @@ prometheus.io/port: {{ include "kernelcast.port" . | quote }}
 {{- $own := get .root.Values .service -}}
 {{- if $own.serviceAccount.name -}}
 {{ $own.serviceAccount.name }}
-{{- else if or $own.serviceAccount.create $own.podLabels -}}
+{{- else if or $own.serviceAccount.create $own.podLabels $own.resourceSlices -}}
 {{ include "kernelcast.fullname" .root }}-{{ .service }}
 {{- end -}}
 {{- end -}}

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kernelcast.exporter.attribution.attribution import SOURCES, AttributedGpu, Attribution, AttributionSettings
-from kernelcast.exporter.attribution.pod_labels import ApiServer
+from kernelcast.exporter.attribution.api_server import ApiServer
+from kernelcast.exporter.attribution.attribution import OFF, SOURCES, AttributedGpu, Attribution, AttributionSettings
 from kernelcast.exporter.background_value import Refreshed
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.instruments import counter
@@ -58,9 +58,17 @@ class CurrentUsers:
         """See `Attribution.refresh`."""
         self._now.refresh()
 
+    def users_of(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
+        """See `Attribution.users_of`."""
+        return self._now.users_of(gpu)
+
     def labels_for(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
         """See `Attribution.labels_for`."""
         return self._now.labels_for(gpu)
+
+    def owners_of(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
+        """See `Attribution.owners_of`."""
+        return self._now.owners_of(gpu)
 
     def process_labels(self, gpu: AttributedGpu, pid: int) -> Mapping[str, str]:
         """See `Attribution.process_labels`."""
@@ -79,7 +87,14 @@ class CurrentUsers:
 
 
 def _places(settings: ExporterSettings) -> AttributionSettings:
+    if settings.attribution == OFF:  # nothing is asked, but for images, which are no labels of a GPU
+        kubernetes = settings.kubernetes if settings.kubernetes_images else "off"
+        api_server = _api_server(settings) if settings.kubernetes_images else None
+        return AttributionSettings(
+            form=OFF, kubernetes=kubernetes, api_server=api_server, images=settings.kubernetes_images
+        )
     return AttributionSettings(
+        form=settings.attribution,
         kubernetes=settings.kubernetes,
         socket=settings.pod_resources_socket,
         shared_gpus=settings.kubernetes_virtual_gpus,
@@ -87,11 +102,14 @@ def _places(settings: ExporterSettings) -> AttributionSettings:
         api_server=_api_server(settings),
         pod_label_patterns=settings.kubernetes_pod_label_allowlist_regex,
         images=settings.kubernetes_images,
+        pod_uids=settings.kubernetes_pod_uid,
+        slices=settings.kubernetes_resource_slices,
     )
 
 
 def _api_server(settings: ExporterSettings) -> ApiServer | None:
-    if not settings.kubernetes_pod_label_allowlist_regex and not settings.kubernetes_images:
+    asks_for_pods = settings.kubernetes_pod_label_allowlist_regex or settings.kubernetes_images
+    if not asks_for_pods and not settings.kubernetes_resource_slices:
         return None
     return ApiServer(settings.kubernetes_node_name or settings.hostname or platform.node(), settings.kubernetes_api_url)
 

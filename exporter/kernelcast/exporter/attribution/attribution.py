@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
+from kernelcast.exporter.attribution.api_server import ApiServer
 from kernelcast.exporter.attribution.cgroup import PROC, CgroupMembership, membership, sees_host_pids
+from kernelcast.exporter.attribution.environment import NO_JOBS as NO_ENVIRONMENTS
+from kernelcast.exporter.attribution.environment import JobEnvironments
 from kernelcast.exporter.attribution.gpu_ids import names_of
 from kernelcast.exporter.attribution.jobs import JobDirectory, Jobs
-from kernelcast.exporter.attribution.pod_labels import NO_PODS, ApiServer, PodLabelReader, PodLabels
+from kernelcast.exporter.attribution.pod_labels import NO_PODS, PodLabelReader, PodLabels
 from kernelcast.exporter.attribution.pod_names import LOGS, PodNames, read_names
 from kernelcast.exporter.attribution.pod_resources import Container, PodResources
 from kernelcast.exporter.attribution.pods import NO_LABELS, PodUses, Use, agreed, container_labels
+from kernelcast.exporter.attribution.resource_slices import NO_DEVICES, ResourceSliceReader, SliceDevices
 from kernelcast.exporter.attribution.users import PASSWD, read_users, user_of
 from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.settings import KUBELET_SOCKET
@@ -29,8 +33,13 @@ POD_NAMES: Final = "pod_names"
 JOBS: Final = "jobs"
 USERS: Final = "users"
 POD_LABELS: Final = "pod_labels"
-SOURCES: Final = (KUBELET, POD_NAMES, JOBS, USERS, POD_LABELS)
+RESOURCE_SLICES: Final = "resource_slices"
+ENVIRONMENTS: Final = "environments"
+SOURCES: Final = (KUBELET, POD_NAMES, JOBS, USERS, POD_LABELS, RESOURCE_SLICES, ENVIRONMENTS)
 """Values of the label `source` of attribution's own metrics."""
+
+LABELS, INFO, OFF = FORMS = ("labels", "info", "off")
+"""Where the users of a GPU stand: on each of its series, on a series of each user, or nowhere."""
 
 KUBELET_SECONDS: Final = 10.0
 JOBS_SECONDS: Final = 2.0
@@ -79,6 +88,21 @@ class AttributedGpu(Protocol):
         ...
 
     @property
+    def gi_profile(self) -> str:
+        """The instance's profile, such as `1g.24gb+me`."""
+        ...
+
+    @property
+    def gi_placement(self) -> str:
+        """Numbers of its profile and first memory slice, such as `20-5`; empty where NVML does not say."""
+        ...
+
+    @property
+    def gi_alone(self) -> bool:
+        """Whether it is the GPU's only instance of that profile."""
+        ...
+
+    @property
     def mig_uuids(self) -> tuple[str, ...]:
         """Of the instance."""
         ...
@@ -89,27 +113,33 @@ class AttributionSettings:
     """Paths and addresses of the sources; tests pass others.
 
     Attributes:
+        form: Where the users of a GPU stand: one of `FORMS`.
         kubernetes: Whether to ask the kubelet: `auto` does where its socket is, at the start or later.
         socket: The kubelet's.
         shared_gpus: A GPU with several containers has each series once for each (dcgm-exporter's
             KUBERNETES_VIRTUAL_GPUS); otherwise once, with the labels on which all agree.
         job_directory: dcgm-exporter's mapping directory; None where there is none.
-        api_server: The API server; None where neither labels of pods nor images are wanted.
+        api_server: The API server; None where neither labels of pods, images nor ResourceSlices are wanted.
+        slices: Whether to ask for this node's ResourceSlices.
         pod_label_patterns: Of the keys of labels that are taken.
         images: Whether to ask for the images of containers.
+        pod_uids: Whether series with a pod have its uid too.
         logs: The kubelet's log directories.
         proc: Processes.
         passwd: Users.
         host_pids: Whether NVML's pids are valid in this pid namespace; None finds out.
     """
 
+    form: str = LABELS
     kubernetes: str = "auto"
     socket: Path = KUBELET_SOCKET
     shared_gpus: bool = False
     job_directory: Path | None = None
     api_server: ApiServer | None = None
+    slices: bool = False
     pod_label_patterns: tuple[str, ...] = ()
     images: bool = False
+    pod_uids: bool = False
     logs: Path = LOGS
     proc: Path = PROC
     passwd: Path = PASSWD
@@ -138,6 +168,12 @@ class Attribution:
         self._users = Refreshed(USERS, self._read_users, NO_USERS, pace=seldom, on_error=on_error)
         slowly = RefreshPolicy(POD_LABELS_SECONDS, POD_LABELS_KEEP_SECONDS)
         self._pod_labels = Refreshed(POD_LABELS, self._pod_label_reader(), NO_PODS, pace=slowly, on_error=on_error)
+        self._slices = Refreshed(RESOURCE_SLICES, self._slice_reader(), NO_DEVICES, pace=slowly, on_error=on_error)
+        self._unknown_device = ""
+        self._environments = JobEnvironments(settings.proc)
+        self._job_environments = Refreshed(
+            ENVIRONMENTS, lambda: self._environments.read() or None, NO_ENVIRONMENTS, pace=often, on_error=on_error
+        )
         self._labels_missed: OrderedDict[Container, None] = OrderedDict()
         self._images_missed: OrderedDict[Container, None] = OrderedDict()
         self._jobs = Refreshed(
@@ -147,11 +183,12 @@ class Attribution:
     @property
     def refreshed(self) -> Sequence[Refreshed[Any]]:
         """Everything that is kept up to date."""
-        sources: list[Refreshed[Any]] = [self._users]
+        sources: list[Refreshed[Any]] = [self._users, self._job_environments]
         if self._settings.kubernetes != "off":
-            sources += [self._pods, self._names]
             if self._settings.api_server is not None:
-                sources.append(self._pod_labels)
+                sources += [self._slices] if self._settings.slices else []
+                sources += [self._pod_labels] if self._asks_for_pods else []
+            sources += [self._pods, self._names]
         if self._settings.job_directory is not None:
             sources.append(self._jobs)
         return sources
@@ -180,7 +217,15 @@ class Attribution:
             source.refresh()
 
     def labels_for(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
-        """The label sets of a GPU's device series: each series stands once for each set, at least once.
+        """The label sets of a GPU's device series, at least one: each series stands once for each set."""
+        return self.users_of(gpu) if self._settings.form == LABELS else (NO_LABELS,)
+
+    def owners_of(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
+        """The label sets of the series that name a GPU's users, where its own do not."""
+        return tuple(filter(None, self.users_of(gpu))) if self._settings.form == INFO else ()
+
+    def users_of(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
+        """The label sets of a GPU's users; one empty set where none is known.
 
         Several sets come from several jobs on one GPU, as with dcgm-exporter, and from `shared_gpus`.
         """
@@ -206,15 +251,24 @@ class Attribution:
             gpu: Where it runs.
             pid: In this process's own pid namespace.
         """
-        member = membership(pid, self._settings.proc)
+        member = None if self._settings.form == OFF else membership(pid, self._settings.proc)
         if member is None:
             return NO_LABELS
         if member.pod_uid:
             return self._of_pod(gpu, member)
-        found = {"hpc_job": member.job or self._only_job(gpu), "container": member.container_id[:SHORT_ID]}
-        if not member.container_id:
+        job, container = member.job or self._only_job(gpu), member.container_id
+        if not job and not container:
+            job = self._job_by_environment(pid)
+        found = {"hpc_job": job, "container": container if "-" in container else container[:SHORT_ID]}
+        if not container:
             found["user"] = user_of(pid, self._users.value, self._settings.proc)
         return {name: value for name, value in found.items() if value}
+
+    def _job_by_environment(self, pid: int) -> str:
+        job = self._environments.job_of(pid, self._job_environments.value)
+        if job is None:
+            self._job_environments.soon()
+        return job or ""
 
     def image_of_pid(self, pid: int) -> str:
         """The image of the container in which a process runs; empty where it is not known, or not yet.
@@ -243,16 +297,27 @@ class Attribution:
         if found is None:
             self._names.soon()
             return NO_LABELS
+        labels: Mapping[str, str]
         if found.name:
-            return self._labels_of_container(found)
-        own = [use.container for use in self._uses(gpu)]
-        same_pod = [one for one in own if (one.pod, one.namespace) == (found.pod, found.namespace)]
-        return agreed(self._labels_of_container(one) for one in same_pod or [found])
+            labels = self._labels_of_container(found)
+        else:
+            own = [use.container for use in self._uses(gpu)]
+            same_pod = [one for one in own if (one.pod, one.namespace) == (found.pod, found.namespace)]
+            labels = agreed(self._labels_of_container(one) for one in same_pod or [found])
+        return {**labels, "pod_uid": member.pod_uid} if self._settings.pod_uids else labels
 
     def _labels_of_container(self, container: Container) -> Mapping[str, str]:
         return {**self._labels_of_pod(container), **container_labels(container)}
 
     def _labels_of_pod(self, container: Container) -> Mapping[str, str]:
+        labels = self._own_labels(container)
+        if not self._settings.pod_uids:
+            return labels
+        pod = container.namespace, container.pod
+        uid = self._names.value.uids.get(pod) or self._pod_labels.value.uids.get(pod)
+        return {**labels, "pod_uid": uid} if uid else labels
+
+    def _own_labels(self, container: Container) -> Mapping[str, str]:
         """Return labels from the pod's own labels; an unknown pod is queried once, ahead of the next refresh."""
         if not self._settings.pod_label_patterns:
             return NO_LABELS
@@ -277,8 +342,14 @@ class Attribution:
             self._pod_labels.soon()
 
     def _uses(self, gpu: AttributedGpu) -> tuple[Use, ...]:
-        names = names_of(gpu.uuid, gpu.device, gpu.index, gi_id=gpu.gi_id, mig_uuids=gpu.mig_uuids)
-        return self._pods.value.of(names)
+        names = names_of(
+            gpu.uuid, gpu.device, gpu.index, gi_id=gpu.gi_id, mig_uuids=gpu.mig_uuids, placement=gpu.gi_placement
+        )
+        pods = self._pods.value
+        found = pods.of(names)
+        if not found and gpu.gi_alone and not gpu.gi_placement:
+            return pods.of_only_device(f"{gpu.uuid}/{gpu.gi_profile}")
+        return found
 
     def _jobs_of(self, gpu: AttributedGpu) -> tuple[str, ...]:
         return self._jobs.value.get(f"{gpu.index}.{gpu.gi_id}" if gpu.gi_id else gpu.index, ())
@@ -292,7 +363,15 @@ class Attribution:
             if not self._settings.socket.exists():
                 return None
             self._client = PodResources(self._settings.socket)
-        return PodUses(self._client.allocations())
+        uses = PodUses(self._client.allocations(), self._slices.value)
+        if uses.unknown and not self._unknown_device and not self._settings.slices:
+            _log.warning(
+                "MIG devices of resource claims may stay without pods; set exporter.kubernetes_resource_slices, "
+                "and allow the exporter's service account to list resourceslices",
+                device=uses.unknown,
+            )
+        self._unknown_device = uses.unknown
+        return uses
 
     def _read_names(self) -> PodNames | None:
         if self._settings.kubernetes == "auto" and not (self._settings.logs / "pods").exists():
@@ -301,6 +380,23 @@ class Attribution:
 
     def _read_users(self) -> Mapping[int, str]:
         return read_users(self._settings.passwd)
+
+    @property
+    def _asks_for_pods(self) -> bool:
+        return bool(self._settings.pod_label_patterns) or self._settings.images
+
+    def _slice_reader(self) -> Callable[[], SliceDevices | None]:
+        if self._settings.api_server is None:
+            return lambda: None
+        reader = ResourceSliceReader(self._settings.api_server)
+
+        def read() -> SliceDevices:
+            devices = reader.read()
+            if devices != self._slices.value:
+                self._pods.soon()  # the kubelet's answer is joined with the devices that are known then
+            return devices
+
+        return read
 
     def _pod_label_reader(self) -> Callable[[], PodLabels | None]:
         wanted = self._settings

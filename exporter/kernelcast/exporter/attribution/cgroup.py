@@ -1,12 +1,17 @@
-"""Pod, container or Slurm job of a process, from `/proc/PID/cgroup`.
+"""Pod, container or job of a process, from `/proc/PID/cgroup`.
 
-Both versions of cgroups, and what kubelet, containerd, CRI-O, Docker, Podman and Slurm make of them:
+Both versions of cgroups, and what kubelet, containerd, CRI-O, Docker, Podman and schedulers make of them:
 
 * `kubepods-burstable-pod0123_4567….slice/cri-containerd-<id>.scope` (systemd driver; `crio-`, `docker-` likewise)
 * `/kubepods/burstable/pod0123-4567…/<id>` (cgroupfs driver)
 * `…/kubepods-pod….slice:cri-containerd:<id>` (containerd under systemd without delegation)
 * `/docker/<id>`, `docker-<id>.scope`, `libpod-<id>.scope`
 * `/slurm/uid_1000/job_42/step_0` (cgroup v1), `slurmstepd.scope/job_42/step_0` (v2)
+* `/pbs_jobs.service/jobid/42.server` (PBS, cgroup v1), `/pbs_jobs.service/jobs/42.1` (v2)
+* `/lsf/<cluster>/job.42.<pid>.<time>` (LSF), `…/imp-shell-0-<id>.service` (Flux with `sdexec`)
+* `/ecs/<task>/<id>` (Amazon ECS), with `<task>-<number>` in place of the id on Fargate
+
+HTCondor's cgroups have the slot alone, no job (`environment.py`).
 
 Format: cgroups(7); one line for each hierarchy, `number:controllers:path`, v2 is number 0.
 """
@@ -28,7 +33,17 @@ _POD: Final = re.compile(
     rf"pod({_HEX}{{8}}[-_]{_HEX}{{4}}[-_]{_HEX}{{4}}[-_]{_HEX}{{4}}[-_]{_HEX}{{12}}|{_HEX}{{32}})(?!{_HEX})"
 )
 _CONTAINER: Final = re.compile(rf"(?<!{_HEX})({_HEX}{{64}})(?!{_HEX})")
-_SLURM: Final = re.compile(r"/(?:uid_\d+|slurmstepd\.scope|[^/]*_slurmstepd\.scope)/job_(\d+)(?:/|$)")
+_FARGATE: Final = re.compile(rf"/ecs/{_HEX}{{32}}/({_HEX}{{32}}-\d+)(?:/|$)")
+_ARRAY: Final = r"\d+(?:\[\d+\])?"
+_JOB: Final = re.compile(
+    r"/(?:uid_\d+|slurmstepd\.scope|[^/]*_slurmstepd\.scope)/job_(?P<slurm>\d+)(?:/|$)"
+    rf"|/pbs_jobs\.service/job(?:id|s)/(?P<pbs>{_ARRAY})(?:[./]|$)"
+    rf"|/lsf/[^/]+/job\.(?P<lsf>{_ARRAY})\."
+    r"|/(?:imp-)?shell-\d+-(?P<flux>f[1-9A-HJ-NP-Za-km-z]+)\.service(?:/|$)"
+    rf"|/ecs/(?P<ecs>{_HEX}{{32}}|{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}})/"
+)
+"""Sources: PBS: openpbs/openpbs, tests of pbs_cgroups; LSF: IBM Spectrum LSF, ceems-dev/ceems; Flux: flux-framework/
+flux-core, issues 5901 and 6501; ECS: aws/amazon-ecs-agent, issue 1119, DataDog/dd-trace-dotnet, 1286."""
 
 
 class CgroupMembership(NamedTuple):
@@ -36,8 +51,8 @@ class CgroupMembership(NamedTuple):
 
     Attributes:
         pod_uid: Kubernetes's, with hyphens (static pods have none).
-        container_id: 64 hex digits.
-        job: Slurm's job id.
+        container_id: 64 hex digits; on Fargate the task's 32 and a number.
+        job: The scheduler's job id; of Amazon ECS the task's.
     """
 
     pod_uid: str = ""
@@ -78,13 +93,13 @@ def parse(content: bytes) -> CgroupMembership:
     paths = [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
     return CgroupMembership(
         _first(_POD, paths).replace("_", "-"),
-        _last(_CONTAINER, paths),
-        _first(_SLURM, paths),
+        _last(_CONTAINER, paths) or _first(_FARGATE, paths),
+        _first(_JOB, paths),
     )
 
 
 def _first(pattern: re.Pattern[str], paths: list[str]) -> str:
-    return next((found[1] for path in paths if (found := pattern.search(path))), "")
+    return next((found[found.lastindex or 0] for path in paths if (found := pattern.search(path))), "")
 
 
 def _last(pattern: re.Pattern[str], paths: list[str]) -> str:

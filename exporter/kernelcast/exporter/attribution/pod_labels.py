@@ -3,41 +3,24 @@
 Labels: only those that the operator allows, as dcgm-exporter's `--kubernetes-enable-pod-labels` and
 `--kubernetes-pod-label-allowlist-regex`. One list request asks for this node's pods from the API server's cache
 (`resourceVersion=0`): for their metadata alone, or for whole pods where images are wanted, which are in their status.
-The client follows no redirect and uses no proxy: the token goes to the one address that was given. `Attribution` calls
-`read` on a thread of its own (`background_value.Refreshed`), which counts and logs each failure.
+`Attribution` calls `read` on a thread of its own (`background_value.Refreshed`), which counts and logs each failure.
 """
 
-import http.client
 import ipaddress
-import json
-import os
 import re
-import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
 
+from kernelcast.exporter.attribution.api_server import ApiServer, NodeList
 from kernelcast.exporter.attribution.pod_resources import Container
-from kernelcast.runtime.timed_http import TimeLimit
 from kernelcast.wire.catalogue import CATALOGUE
 from kernelcast.wire.catalogue.devices.device import OPT_IN_LABELS
 
-SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-TIMEOUT_SECONDS: Final = 10.0
-"""Longest time without a byte of an answer."""
-DEADLINE_SECONDS: Final = 30.0
-"""Limit for all pages of a list together."""
 PAGE_PODS: Final = 500
 PAGE_WHOLE_PODS: Final = 250
 """A whole pod has some ten KiB, its metadata a tenth of that."""
-MAX_PAGES: Final = 20
-"""Limit for a list: no node has 5,000 pods."""
-MAX_BYTES: Final = 16 * 2**20
-"""Limit for one page."""
-READ_BYTES: Final = 2**16
 MAX_LABELS: Final = 32
 """Limit for one pod, after the allow-list."""
 MAX_IMAGE_CHARACTERS: Final = 200
@@ -48,7 +31,6 @@ PREFIX: Final = "pod_label_"
 """Prefix of a name that a label of our series has already, as with dcgm-exporter."""
 METADATA_ONLY: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
 WHOLE_PODS: Final = "application/json"
-LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 SCRAPE: Final = "kernelcast.io/scrape"
 """Annotation of a pod: port and path of its page."""
@@ -65,21 +47,20 @@ _OTHER_LABELS: Final = frozenset(
         "quantile",
         "user",
         "vgpu",
+        "pod_uid",
         "dra_claim_name",
         "dra_claim_namespace",
         "dra_driver_name",
         "dra_pool_name",
         "dra_device_name",
+        "dra_mig_profile",
+        "dra_mig_device_uuid",
     )
 )
 _USED_NAMES: Final = _CATALOGUE_LABELS | _OTHER_LABELS | OPT_IN_LABELS.keys()
 
 Pod = tuple[str, str]
 """Namespace and name."""
-
-
-class ApiServerError(Exception):
-    """The API server has no usable address, refuses the request, or answers without a list of pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +70,13 @@ class PodLabels:
     Attributes:
         pods: Under names that Prometheus allows.
         images: As `train:1.4@abcdef012345`: reference, then the beginning of the digest, as far as they are known.
+        uids: Uid by pod.
         pages: URL by pod of those that ask for it by the annotation `SCRAPE`.
     """
 
     pods: Mapping[Pod, Mapping[str, str]]
     images: Mapping[Container, str] = field(default_factory=dict)
+    uids: Mapping[Pod, str] = field(default_factory=dict)
     pages: Mapping[Pod, str] = field(default_factory=dict)
 
     def of(self, container: Container) -> Mapping[str, str] | None:
@@ -102,38 +85,6 @@ class PodLabels:
 
 
 NO_PODS: Final = PodLabels({})
-
-
-@dataclass(frozen=True, slots=True)
-class ApiServer:
-    """Address and credentials of the API server.
-
-    Attributes:
-        node_name: The node's name in Kubernetes.
-        url: `https://HOST:PORT`; empty takes the address that every pod has in its environment.
-        service_account: The directory with `token` and `ca.crt`; read at each request, since the kubelet renews them.
-    """
-
-    node_name: str
-    url: str = ""
-    service_account: Path = SERVICE_ACCOUNT
-
-    def address(self, environment: Mapping[str, str] = os.environ) -> str:
-        """The API server's address.
-
-        Raises:
-            ApiServerError: No address is known, or a token would be sent in plain text to another host.
-        """
-        host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "443")
-        if not self.url and not host:
-            raise ApiServerError(
-                "KUBERNETES_SERVICE_HOST is not set, so this is no pod; set exporter.kubernetes_api_url"
-            )
-        url = self.url or f"https://{f'[{host}]' if ':' in host else host}:{port}"
-        parts = urlsplit(url)
-        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
-            raise ApiServerError(f"exporter.kubernetes_api_url is {url}; it has to begin with https://")
-        return url
 
 
 class PodLabelReader:
@@ -158,7 +109,11 @@ class PodLabelReader:
     ) -> None:
         self._server = server
         self._patterns = [re.compile(pattern) for pattern in patterns]
-        self._whole = images or pages
+        self._list = (
+            NodeList("/api/v1/pods", WHOLE_PODS, PAGE_WHOLE_PODS)
+            if images or pages
+            else NodeList("/api/v1/pods", METADATA_ONLY, PAGE_PODS)
+        )
         self._monotonic = monotonic
 
     def read(self) -> PodLabels:
@@ -169,23 +124,23 @@ class PodLabelReader:
             OSError: It does not answer, or not in time, or the token cannot be read.
             ValueError: Its address or the token is malformed.
         """
-        limit = TimeLimit(DEADLINE_SECONDS, self._monotonic)
         pods: dict[Pod, Mapping[str, str]] = {}
         images: dict[Container, str] = {}
+        uids: dict[Pod, str] = {}
         pages: dict[Pod, str] = {}
-        token = ""
-        for _ in range(MAX_PAGES):
-            page = self._page(token, limit)
+        for page in self._list.pages(self._server, self._monotonic):
             try:
-                token = self._add(page, pods, images, pages)
+                for item in page.get("items") or ():
+                    metadata, status = item.get("metadata") or {}, item.get("status") or {}
+                    pod = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+                    pods[pod] = self.allowed(metadata.get("labels") or {})
+                    uids[pod] = str(metadata.get("uid") or "")
+                    images.update(_images(pod, status))
+                    if url := _page_of(metadata, status):
+                        pages[pod] = url
             except (AttributeError, TypeError) as error:
-                raise _malformed(error) from error
-            if not token:
-                return PodLabels(pods, images, pages)
-        raise ApiServerError(
-            f"the API server's list has more than {MAX_PAGES} pages of {self._page_pods} pods for node "
-            f"{self._server.node_name}; check that it supports the field selector spec.nodeName"
-        )
+                raise self._list.malformed(error) from error
+        return PodLabels(pods, images, uids, pages)
 
     def allowed(self, found: Mapping[str, str]) -> Mapping[str, str]:
         """Return the labels whose keys are allowed, under names that Prometheus allows and no other label has.
@@ -198,72 +153,15 @@ class PodLabelReader:
                 labels.setdefault(label_name(key), str(found[key]))
         return labels
 
-    def _add(
-        self, page: Any, pods: dict[Pod, Mapping[str, str]], images: dict[Container, str], pages: dict[Pod, str]
-    ) -> str:
-        """Add the pods of a page; returns the token of the next page, empty after the last one."""
-        for item in page.get("items") or ():
-            metadata = item.get("metadata") or {}
-            pod = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
-            pods[pod] = self.allowed(metadata.get("labels") or {})
-            status = item.get("status") or {}
-            images.update(_images(pod, status))
-            if url := page_url(str((metadata.get("annotations") or {}).get(SCRAPE, "")), str(status.get("podIP", ""))):
-                pages[pod] = url
-        return str((page.get("metadata") or {}).get("continue") or "")
-
-    @property
-    def _page_pods(self) -> int:
-        return PAGE_WHOLE_PODS if self._whole else PAGE_PODS
-
-    def _page(self, token: str, limit: TimeLimit) -> Any:
-        url = urlsplit(self._server.address())
-        query = {"fieldSelector": f"spec.nodeName={self._server.node_name}", "limit": str(self._page_pods)}
-        query |= {"continue": token} if token else {"resourceVersion": "0"}
-        headers = {"Accept": WHOLE_PODS if self._whole else METADATA_ONLY, "Authorization": f"Bearer {self._token()}"}
-        connection = limit.apply(self._connection(url.scheme, url.hostname or "", url.port))
-        try:
-            connection.request("GET", f"{url.path.rstrip('/')}/api/v1/pods?{urlencode(query)}", headers=headers)
-            with connection.getresponse() as answer:
-                if answer.status != http.client.OK:
-                    raise ApiServerError(_refusal(answer))
-                body = self._body(answer)
-        except http.client.HTTPException as error:
-            raise _malformed(error) from error
-        finally:
-            connection.close()
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise _malformed(error) from error
-
-    def _body(self, answer: http.client.HTTPResponse) -> bytes:
-        parts: list[bytes] = []
-        size_bytes = 0
-        while part := answer.read(READ_BYTES):
-            parts.append(part)
-            size_bytes += len(part)
-            if size_bytes > MAX_BYTES:
-                raise ApiServerError(
-                    f"the API server's answer has more than {MAX_BYTES} bytes for {self._page_pods} pods"
-                )
-        return b"".join(parts)
-
-    def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-        if scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-        authority = self._server.service_account / "ca.crt"
-        context = ssl.create_default_context(cafile=str(authority) if authority.exists() else None)
-        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=context)
-
-    def _token(self) -> str:
-        return (self._server.service_account / "token").read_text().strip()
-
 
 def label_name(key: str) -> str:
     """The name under which a pod's label is written, such as `app_kubernetes_io_name`."""
     name = _NOT_IN_A_NAME.sub("_", key)
     return f"{PREFIX}{name}" if name in _USED_NAMES or name[:1].isdigit() or name.startswith("__") else name
+
+
+def _page_of(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    return page_url(str((metadata.get("annotations") or {}).get(SCRAPE, "")), str(status.get("podIP", "")))
 
 
 def page_url(asked: str, address: str) -> str:
@@ -294,13 +192,3 @@ def _image(container: Mapping[str, Any], image_id: str) -> str:
     # An image that the runtime knows by its digest alone has that in place of a reference.
     whole = digest if not reference or reference.startswith("sha256:") else "@".join(filter(None, (reference, digest)))
     return "".join(character for character in whole if character.isprintable())[-MAX_IMAGE_CHARACTERS:]
-
-
-def _refusal(answer: http.client.HTTPResponse) -> str:
-    denied = answer.status in {http.client.UNAUTHORIZED, http.client.FORBIDDEN}
-    remedy = "; the exporter's service account has to be allowed to list pods" if denied else " to a request for pods"
-    return f"the API server answered {answer.status} {answer.reason}{remedy}"
-
-
-def _malformed(error: Exception) -> ApiServerError:
-    return ApiServerError(f"the API server's answer is no list of pods: {type(error).__name__}: {error}")

@@ -11,6 +11,7 @@ Source: Kubernetes, pkg/kubelet/kuberuntime (legacyLogSymlink, BuildPodLogsDirec
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,10 +35,12 @@ class PodNames:
     Attributes:
         containers: By container id.
         pods: By pod uid; the container's name is empty.
+        uids: Pod uid by namespace and name; without pods that have several, as one that was made anew under its name.
     """
 
     containers: Mapping[str, Container] = field(default_factory=dict)
     pods: Mapping[str, Container] = field(default_factory=dict)
+    uids: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     def of(self, member: CgroupMembership) -> Container | None:
         """Return the container of a process, or else its pod; None if neither name is known."""
@@ -54,7 +57,9 @@ def read_names(logs: Path = LOGS) -> PodNames:
     pods = {found[3]: Container(found[1], found[2], "") for found in _matches(logs / "pods", _DIRECTORY)}
     if not containers and not pods:
         os.stat(logs / "pods")  # noqa: PTH116  raises the error to be reported
-    return PodNames(containers, pods)
+    counts = Counter((pod.namespace, pod.pod) for pod in pods.values())
+    uids = {(pod.namespace, pod.pod): uid for uid, pod in pods.items() if counts[pod.namespace, pod.pod] == 1}
+    return PodNames(containers, pods, uids)
 
 
 def _matches(directory: Path, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:

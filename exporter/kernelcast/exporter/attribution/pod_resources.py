@@ -6,7 +6,7 @@ Field numbers: Kubernetes, staging/src/k8s.io/kubelet/pkg/apis/podresources/v1/a
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kernelcast.exporter.grpc.client import UnaryClient
 from kernelcast.exporter.grpc.messages import Field, Messages
@@ -56,6 +56,14 @@ class Container:
     name: str
 
 
+class DeviceKey(NamedTuple):
+    """A device of dynamic resource allocation, as the kubelet and the ResourceSlices name it."""
+
+    driver: str
+    pool: str
+    device: str
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceClaimDevice:
     """One device of a resource claim (dynamic resource allocation)."""
@@ -65,6 +73,11 @@ class ResourceClaimDevice:
     driver: str
     pool: str
     device: str
+
+    @property
+    def key(self) -> DeviceKey:
+        """The device, whoever claims it."""
+        return DeviceKey(self.driver, self.pool, self.device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,10 @@ class _ProgramGpu:
     index: str
     device: str
     gi_id: str
+    gi_profile: str
     mig_uuids: tuple[str, ...] = ()
+    gi_placement: str = ""
+    gi_alone: bool = False
 
 
 class ProgramUsers:
@@ -61,7 +64,7 @@ class ProgramUsers:
 
 
 def _on_node(device: Device) -> _ProgramGpu:
-    return _ProgramGpu(device.uuid, device.gpu, device.device, device.gi_id)
+    return _ProgramGpu(device.uuid, device.gpu, device.device, device.gi_id, device.gi_profile)
 
 
 def _identity(one: ProbeProcess, device: Device) -> Labels:

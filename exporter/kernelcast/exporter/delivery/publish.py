@@ -2,11 +2,13 @@
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from kernelcast.columnar import EndedSeries, Resource, Sample, encode
 from kernelcast.exporter.totals.aggregate import ProgramSamples
 from kernelcast.runtime.kafka.clients import Sender
+from kernelcast.wire.identity import Labels
 from kernelcast.wire.resource import BOOT_ID
 from kernelcast.wire.topics import DEVICE, KERNELS
 
@@ -42,8 +44,8 @@ class SamplePublisher:
 
     Args:
         producer: Sends the messages.
-        hostname_label: Name of the label `Hostname` in messages: dcgm-exporter renamed it to `hostname`
-            after 4.8.2, and dashboards of either kind must work.
+        hostname_label: A label that has the host in messages beside `Hostname`: dcgm-exporter has `hostname` after
+            4.8.2, and dashboards of either kind must work.
         boot_id: This machine's boot id; empty if the samples are not of this machine, or it cannot be read. It
             distinguishes two machines with one host name, since `service.instance.id` is the host name.
 
@@ -82,7 +84,7 @@ class SamplePublisher:
 
     def _send(self, topic: str, key: str, hostname: str, samples: Iterable[Sample]) -> None:
         if self._hostname_label != HOSTNAME_LABEL:
-            samples = [rename_hostname(sample, self._hostname_label) for sample in samples]
+            samples = [named_host(sample, self._hostname_label) for sample in samples]
         for export in encode(resource_of(hostname, self._boot_id), samples, scope=SCOPE):
             self._producer.send(topic, key=key.encode(), value=export.body)
             self.messages += 1
@@ -101,11 +103,14 @@ def hostname_of(sample: Sample) -> str:
     return next((value for name, value in sample.attributes if name == HOSTNAME_LABEL), "")
 
 
-def rename_hostname(sample: Sample, name: str) -> Sample:
-    """Return the sample with its label `Hostname` renamed."""
-    if name == HOSTNAME_LABEL:
+def named_host(sample: Sample, label: str) -> Sample:
+    """Return the sample with the host under this label as well; ours stays, which rules and dashboards read."""
+    if label == HOSTNAME_LABEL:
         return sample
-    attributes = sorted((name if key == HOSTNAME_LABEL else key, value) for key, value in sample.attributes)
-    return Sample(
-        sample.metric, tuple(attributes), sample.time_ns, sample.value, sample.start_ns, detailed=sample.detailed
-    )
+    return sample._replace(attributes=_named_host(sample.attributes, label))
+
+
+@lru_cache(maxsize=4_096)  # a GPU's samples share one object of labels, and still do so afterwards
+def _named_host(attributes: Labels, label: str) -> Labels:
+    own = ((label, value) for name, value in attributes if name == HOSTNAME_LABEL)
+    return tuple(sorted((*attributes, *own)))

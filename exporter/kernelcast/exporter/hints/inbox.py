@@ -26,7 +26,7 @@ OUTCOMES: Final = ("delivered", "elsewhere", "expired", "superseded", "withdrawn
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
 """The wait after a failure doubles from the first to the longest; missing topics are looked up at the longest."""
-READ_SECONDS: Final = 0.5
+READ_SECONDS: Final = 1.0
 """Longest wait of one call of `consume`, and so for a stop request."""
 MAX_MESSAGES: Final = 500
 """Messages of one call of `consume`."""

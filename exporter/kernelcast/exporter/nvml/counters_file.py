@@ -1,6 +1,7 @@
 """The table of device rows to read and write, which users may edit, in dcgm-exporter's format.
 
-A line is `# comment` or `FIELD, type, help`. `python -m kernelcast.exporter.nvml.counters_file` prints our own table.
+A line is `# comment` or `FIELD, type, help`. FIELD may be any name that DCGM has for it: series have that name.
+`python -m kernelcast.exporter.nvml.counters_file` prints our own table.
 `NvmlSource.poll` asks `CountersFile.changed` at each interval, on the daemon's thread.
 Source of the format: dcgm-exporter, etc/default-counters.csv.
 """
@@ -18,7 +19,8 @@ from typing import Final
 from kernelcast.exporter.nvml.sampling import nvlink
 from kernelcast.exporter.nvml.sampling.fields import DEFAULT_ROWS, ROWS, SOURCE_ROWS
 from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
-from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue import Metric, own_name
+from kernelcast.wire.catalogue.devices.dcgm_names import CANONICAL_NAMES
 from kernelcast.wire.catalogue.devices.device import DRIVER_VERSION_LABEL, OPT_IN_LABELS
 from kernelcast.wire.errors import ConfigurationError
 
@@ -27,6 +29,8 @@ TYPES: Final = ("gauge", "counter", "histogram", "summary", "label")
 DCGM_NAME: Final = re.compile(r"DCGM_(FI|EXP)_[A-Z0-9_]+")
 LABELS: Final = (DRIVER_VERSION_LABEL, *OPT_IN_LABELS)
 """Names that a line of type `label` may have; every device row has the first one, whatever the table names."""
+_OWN_LABELS: Final = MappingProxyType({CANONICAL_NAMES[name]: name for name in LABELS if name in CANONICAL_NAMES})
+"""Our names of labels by DCGM's canonical ones."""
 LINK_FIELD: Final = re.compile(r"DCGM_FI_DEV_NVLINK_\w+_L\d+")
 """DCGM's fields of one link each."""
 INSTEAD: Final = MappingProxyType(
@@ -35,7 +39,6 @@ INSTEAD: Final = MappingProxyType(
         "DCGM_EXP_CLOCK_EVENTS_TOTAL": "kernelcast_gpu_clock_event_active",
         "DCGM_EXP_GPU_HEALTH_STATUS": "no row of its meaning, but kernelcast's alerts about GPUs (docs/runbooks.md)",
         "DCGM_EXP_CLOCK_THROTTLE_REASONS": "kernelcast_gpu_clock_event_active",
-        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
     }
 )
 """Fields of dcgm-exporter that have no row here, and the row to use instead; only for messages."""
@@ -46,16 +49,29 @@ class CounterTable:
     """The rows and labels of a table.
 
     Attributes:
-        rows: Rows of the catalogue with the table's help, by OTLP name, in the table's order.
-        labels: Names of labels for every series of a GPU, in the table's order.
+        rows: Rows with the table's name and help, by the catalogue's OTLP name, in the table's order.
+        labels: Names of labels for every series of a GPU, by our name, in the table's order.
         warnings: A sentence for each line that cannot be served.
+        sources: OTLP names of rows that are sampled because others are made from them.
     """
 
     rows: Mapping[str, Metric] = field(
         default_factory=lambda: MappingProxyType({name: ROWS[name] for name in DEFAULT_ROWS})
     )
-    labels: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    @property
+    def sampled(self) -> tuple[str, ...]:
+        """OTLP names of all rows that are sampled."""
+        counted = (SOURCE_ROWS[name] for name in self.rows if name in SOURCE_ROWS)
+        return tuple(dict.fromkeys((*self.rows, *counted, *self.sources)))
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """OTLP names of the rows that are sampled only because others are made from them."""
+        return frozenset((*SOURCE_ROWS.values(), *self.sources)) - self.rows.keys()
 
 
 def read_table(path: Path) -> CounterTable:
@@ -71,7 +87,7 @@ def read_table(path: Path) -> CounterTable:
             f"exporter.counters_file is {path}, which cannot be read: {error}; give a file, or null for our own table"
         ) from None
     found: dict[str, Metric] = {}
-    labels: dict[str, None] = {}
+    labels: dict[str, str] = {}
     warnings: list[str] = []
     problems: list[str] = []
     for number, cells in _lines(path, text):
@@ -81,13 +97,15 @@ def read_table(path: Path) -> CounterTable:
             continue
         name, kind, help_text = cells
         warnings.extend(f"{path}:{number}: {one}" for one in _warnings(name, kind, found))
-        if kind == "label" and name in OPT_IN_LABELS:
-            labels[name] = None
-        elif kind != "label" and name in ROWS:
-            found[name] = replace(ROWS[name], help=help_text or ROWS[name].help)
+        own = _own_name(name)
+        if kind == "label" and own in LABELS:
+            labels[own] = name
+        elif kind != "label" and own in ROWS:
+            row = ROWS[own]
+            found[own] = replace(row, prometheus_name=name, otlp_name=name, help=help_text or row.help)
     if problems:
         raise ConfigurationError("\n".join(problems))
-    return CounterTable(MappingProxyType(found), tuple(labels), tuple(warnings))
+    return CounterTable(MappingProxyType(found), MappingProxyType(labels), tuple(warnings))
 
 
 class CountersFile:
@@ -97,6 +115,7 @@ class CountersFile:
         path: Path of the table; None for our own table, which never changes.
         processes: Whether processes are sampled as well; no table names them. Can be changed.
         nvlink: Metrics of each NVLink, which no table names either: one of `nvlink.CHOICES`.
+        sources: OTLP names of rows to sample in any case; they are written where the table names them.
 
     Attributes:
         table: The last table that could be read.
@@ -105,20 +124,27 @@ class CountersFile:
         ConfigurationError: As `read_table`.
     """
 
-    def __init__(self, path: Path | None = None, *, processes: bool = True, nvlink: str = nvlink.OFF) -> None:
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        processes: bool = True,
+        nvlink: str = nvlink.OFF,
+        sources: tuple[str, ...] = (),
+    ) -> None:
         self._path = path
         self.processes = processes
         self._nvlink = nvlink
+        self._sources = sources
         self._seen = self._version()
-        self.table = CounterTable() if path is None else read_table(path)
+        self.table = replace(CounterTable() if path is None else read_table(path), sources=sources)
 
     @property
     def options(self) -> SamplerOptions:
         """The sampler's options for this table."""
         table = self.table
-        sources = [SOURCE_ROWS[name] for name in table.rows if name in SOURCE_ROWS]
-        rows = tuple(dict.fromkeys((*table.rows, *sources)))
-        return SamplerOptions(rows, self.processes, nvlink=self._nvlink, labels=table.labels)
+        labels = tuple(name for name in table.labels if name in OPT_IN_LABELS)
+        return SamplerOptions(table.sampled, self.processes, nvlink=self._nvlink, labels=labels)
 
     def changed(self) -> bool:
         """Whether there is a new table now.
@@ -130,7 +156,7 @@ class CountersFile:
         if self._path is None or version == self._seen:
             return False
         self._seen = version
-        self.table = read_table(self._path)
+        self.table = replace(read_table(self._path), sources=self._sources)
         return True
 
     def _version(self) -> tuple[int, ...]:
@@ -190,22 +216,28 @@ def _problem(cells: list[str]) -> str:
     return ""
 
 
+def _own_name(name: str) -> str:
+    """Our name of a row or label."""
+    return own_name(_OWN_LABELS.get(name, name))
+
+
 def _warnings(name: str, kind: str, before: Mapping[str, Metric]) -> Iterator[str]:
+    own = _own_name(name)
     if kind == "label":
-        if name not in LABELS:
+        if own not in LABELS:
             yield f"{name} is not given as a label; {', '.join(LABELS)} are"
-    elif name in LABELS:
+    elif own in LABELS:
         yield f"{name} is text, so it cannot be a {kind}; write label to have it on every series"
     elif LINK_FIELD.fullmatch(name):
         yield f"{name} is not given; exporter.nvlink_links gives every link, with its number in the label link"
     elif name in INSTEAD:
         yield f"{name} is not given; there is {INSTEAD[name]} instead"
-    elif name not in ROWS:
+    elif own not in ROWS:
         yield f"{name} is not given through NVML; it is left out{_perhaps(name)}"
-    elif name in before:
+    elif own in before:
         yield f"{name} stands twice; the later line counts"
-    elif kind != ROWS[name].kind.value:
-        yield f"{name} is a {ROWS[name].kind.value}, not a {kind}; it stays one, on Kafka and here"
+    elif kind != ROWS[own].kind.value:
+        yield f"{name} is a {ROWS[own].kind.value}, not a {kind}; it stays one, on Kafka and here"
 
 
 def _perhaps(name: str) -> str:

@@ -5,7 +5,6 @@ The daemon's assembly makes `DeviceMetrics`, which has a `DcgmWatch` with `expor
 
 import contextlib
 import ssl
-import threading
 import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException, HTTPResponse
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.settings.listen import parse_listen_address
+from kernelcast.runtime.threads import Worker
 from kernelcast.runtime.timed_http import TimedHandler, TimeLimit
 
 DCGM_TIMEOUT_SECONDS: Final = 2.0
@@ -50,8 +50,7 @@ class DcgmWatch:
     def __init__(self, url: str, *, fetch: Fetch | None = None) -> None:
         self._url = url
         self._fetch = fetch or _fetch
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="dcgm-watch", daemon=True)
+        self._thread = Worker("dcgm-watch", self._run)
         self.answers = False
         """Whether one answered at the last check."""
 
@@ -61,8 +60,7 @@ class DcgmWatch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(DCGM_TIMEOUT_SECONDS)
+        self._thread.stop(DCGM_TIMEOUT_SECONDS)
 
     def check(self) -> None:
         """Check once; a change is logged."""
@@ -81,7 +79,7 @@ class DcgmWatch:
             _log.warning("dcgm-exporter is gone; device metrics are written again", url=self._url)
 
     def _run(self) -> None:
-        while not self._stopping.wait(DCGM_CHECK_SECONDS):
+        while not self._thread.stopping.wait(DCGM_CHECK_SECONDS):
             self.check()
 
 

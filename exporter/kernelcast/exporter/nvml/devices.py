@@ -81,6 +81,8 @@ def open_nvml(
         source=REPLAYED if settings.nvml_recording is not None else LIVE,
         counters=counters,
     )
+    if settings.naming == "both":
+        source.name_as_opentelemetry()
     source.events = EventCounts(
         xid_window_seconds=settings.xid_count_window_seconds,
         clock_window_seconds=settings.clock_events_count_window_seconds,

@@ -172,6 +172,17 @@ class RecordedNvml:
                 setattr(into.value, member, answer["value"])
         return values
 
+    def fill_structure(self, call: str, gpu: Handle, structure: Any) -> None:
+        """Fill a structure of ours with what was recorded; a driver without a member does not know its version."""
+        self._before(call, gpu.owner)
+        answer = self._recorded(gpu.owner, call)
+        members = {name for name, *_ in structure._fields_} - {"version"}
+        if ERROR in answer or members - answer.keys():
+            raise pynvml.NVMLError(answer.get(ERROR, pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH))
+        for name in members | answer.keys() & {"version"}:
+            value = answer[name]
+            setattr(structure, name, type(getattr(structure, name))(*value) if isinstance(value, list) else value)
+
     def nvmlDeviceGetProcessUtilization(self, gpu: Handle, since_us: int) -> list[Any]:  # noqa: N802  pynvml's name
         """Samples after a time; NotFound where there are none."""
         found = self._call("nvmlDeviceGetProcessUtilization", gpu)

@@ -3,24 +3,31 @@
 `NvmlSource.poll` calls `to_samples` once an interval on the daemon's thread, as the simulated node does.
 """
 
-from bisect import insort
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.counter_starts import KeyedStarts
 from kernelcast.exporter.nvml.accelerators import accelerator_samples
+from kernelcast.exporter.nvml.counters_file import CounterTable
 from kernelcast.exporter.nvml.sampling.fields import CLOCK_EVENTS, ROWS, SOURCE_ROWS
 from kernelcast.exporter.nvml.sampling.peers import STATUS_NAMES, UNKNOWN
 from kernelcast.exporter.nvml.sampling.processes import OTHER, OTHER_PID
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid_names import xid_name
 from kernelcast.wire.catalogue import Kind, Metric
-from kernelcast.wire.catalogue.devices import dcgm_exporter, device, gpu, nvlink
+from kernelcast.wire.catalogue.devices import dcgm_exporter, device, gpu, health, nvlink
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
-from kernelcast.wire.identity import LIVE, Device, Labels
+from kernelcast.wire.identity import LIVE, Device, Labels, labels
 
 RATIO_PER_PERCENT: Final = 0.01
+HEALTH_ROWS: Final = MappingProxyType({row.otlp_name: row for row in health.ROWS})
+ALL_ROWS: Final = CounterTable(ROWS)
+MAX_JOINED: Final = 4_096
+"""Label sets of one GPU that are kept; its processes come and go."""
 StartOf = Callable[[GpuReading, str, float, int], int]
 """Start of a counter, given the GPU, the counter's name and labels, its value and the time."""
 
@@ -30,6 +37,10 @@ class Users(Protocol):
 
     def labels_for(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
         """Return the label sets of a GPU, at least one: each of its series is written once with each set."""
+        ...
+
+    def owners_of(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
+        """Return the label sets of a GPU's owners that stand on series of their own."""
         ...
 
     def process_labels(self, gpu: GpuReading, pid: int) -> Mapping[str, str]:
@@ -43,6 +54,10 @@ class NoAttribution:
     def labels_for(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
         """One empty set."""
         return ({},)
+
+    def owners_of(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
+        """None."""
+        return ()
 
     def process_labels(self, _gpu: GpuReading, _pid: int) -> Mapping[str, str]:
         """None."""
@@ -75,7 +90,7 @@ def to_samples(
     start_of: StartOf,
     users: Users = NO_ATTRIBUTION,
     source: str = LIVE,
-    rows: Mapping[str, Metric] = ROWS,
+    table: CounterTable = ALL_ROWS,
 ) -> list[Sample]:
     """Return every sample of a reading.
 
@@ -85,17 +100,22 @@ def to_samples(
         start_of: Start times of counters.
         users: Users of GPUs: pod, namespace, job.
         source: One of `wire.identity.SOURCES`.
-        rows: Rows of the counters table by OTLP name; their help may differ from the catalogue's.
+        table: The counters table; its names and help may differ from the catalogue's.
     """
     samples: list[Sample] = []
-    version = ((device.DRIVER_VERSION_LABEL, node.driver_version),) if node.driver_version else ()
+    version = {device.DRIVER_VERSION_LABEL: node.driver_version} if node.driver_version else {}
     for one in node.gpus:
-        own = (*device_of(one, hostname).device_labels(source), *version, *one.labels.items())
+        more = ((table.labels.get(name, name), value) for name, value in (*version.items(), *one.labels.items()))
+        own = (*device_of(one, hostname).device_labels(source), *more)
         for used_by in users.labels_for(one):
-            samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu(rows))
+            samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu(table))
+        joined = labels(**device_of(one, hostname).join_labels(source))
+        owners = (tuple(sorted((*joined, *owner.items()))) for owner in users.owners_of(one))
+        samples.extend(Sample(gpu.OWNER, owner, node.time_ns, 1) for owner in owners)
         plain = _GpuSamples(one, own, node.time_ns, start_of)
-        samples.extend(plain.absent(rows))
-        for use in one.processes:
+        samples.extend(plain.absent(table))
+        # By pid: in an order that values change, no interval would have the series of the last one.
+        for use in sorted(one.processes, key=attrgetter("pid")):
             samples.extend(plain.of_a_process(use, users.process_labels(one, use.pid)))
     samples.extend(accelerator_samples(node, hostname=hostname, used_by=users.labels_for, source=source))
     return samples
@@ -116,18 +136,24 @@ def device_of(one: GpuReading, hostname: str) -> Device:
     )
 
 
+@lru_cache(maxsize=256)
+def _known(labels: Labels) -> tuple[Labels, dict[Labels, Labels]]:
+    """The labels as one object for all intervals, which need not be hashed to be compared, and those with more."""
+    return labels, {}
+
+
 class _GpuSamples:
     """The series of one GPU or instance at one moment."""
 
     def __init__(self, one: GpuReading, labels: Labels, time_ns: int, start_of: StartOf) -> None:
         self._gpu = one
-        self._labels = tuple(sorted(labels))
+        self._labels, self._joined = _known(tuple(sorted(labels)))
         self._time_ns = time_ns
         self._start_of = start_of
 
-    def of_the_gpu(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
+    def of_the_gpu(self, table: CounterTable) -> Iterator[Sample]:
         """The GPU's own samples."""
-        hidden = _hidden(rows)
+        rows, hidden = table.rows, table.hidden
         for name, value in self._gpu.values.items():
             if name in hidden:
                 continue
@@ -141,15 +167,22 @@ class _GpuSamples:
         yield from self._xids()
         yield from self._computed(rows)
         yield from self._links()
+        for one in self._gpu.health:
+            yield self._sample(HEALTH_ROWS[one.row], one.value, **one.labels)
 
-    def absent(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
+    def absent(self, table: CounterTable) -> Iterator[Sample]:
         """Samples of absent rows, with their reasons."""
-        hidden = _hidden(rows)
+        rows, hidden = table.rows, table.hidden
         computed = {source: name for name, source in SOURCE_ROWS.items() if name in rows}
         for name, reason in self._gpu.absent.items():
             missing = [one for one in (name, computed.get(name)) if one and one not in hidden]
             for one in missing:
-                yield self._sample(gpu.FIELD_ABSENT, 1, field=ROWS[one].prometheus_name, reason=reason)
+                yield self._sample(
+                    gpu.FIELD_ABSENT,
+                    1,
+                    field=(rows.get(one) or ROWS.get(one) or HEALTH_ROWS[one]).prometheus_name,
+                    reason=reason,
+                )
 
     def of_a_process(self, use: ProcessUse, known: Mapping[str, str]) -> Iterator[Sample]:
         """Samples of a process's use; `known` are the process's own labels."""
@@ -168,12 +201,13 @@ class _GpuSamples:
         return Sample(metric, labels, self._time_ns, value, start_ns)
 
     def _with(self, more: Mapping[str, str]) -> Labels:
-        # The GPU's labels are sorted once; inserting costs a tenth of sorting them for each sample.
-        labels = list(self._labels)
-        for pair in more.items():
-            if pair[1]:
-                insort(labels, pair)
-        return tuple(labels)
+        key = tuple(more.items())
+        joined = self._joined.get(key)
+        if joined is None:
+            if len(self._joined) >= MAX_JOINED:
+                self._joined.clear()
+            joined = self._joined[key] = tuple(sorted((*self._labels, *(pair for pair in key if pair[1]))))
+        return joined
 
     def _computed(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
         """The rows that dcgm-exporter computes itself."""
@@ -206,11 +240,6 @@ class _GpuSamples:
             more = {"xid": str(total.xid), "err_msg": xid_name(total.xid)}
             yield self._sample(gpu.XID_ERRORS, total.count, **more)
             yield self._sample(gpu.XID_LAST, total.last_ns / NANOSECONDS_PER_SECOND, **more)
-
-
-def _hidden(rows: Mapping[str, Metric]) -> frozenset[str]:
-    """OTLP names of rows that were asked for only because another row is counted from them."""
-    return frozenset(source for source in SOURCE_ROWS.values() if source not in rows)
 
 
 def _measured(use: ProcessUse) -> Iterator[tuple[Metric, float]]:

@@ -5,7 +5,9 @@ from typing import Protocol, Self
 
 from kernelcast.columnar import EndedSeries
 from kernelcast.exporter.nvml.counters_file import CountersFile
+from kernelcast.exporter.nvml.otel_names import OtelNames
 from kernelcast.exporter.nvml.samples import NO_ATTRIBUTION, CounterStarts, Users, device_of, to_samples
+from kernelcast.exporter.nvml.sampling.fields import SOURCE_ROWS
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 from kernelcast.exporter.nvml.windows import EventCounts
@@ -85,10 +87,15 @@ class NvmlSource:
         self.source = source
         self._counters = counters or CountersFile()
         self.events = EventCounts()
+        self._otel_names: OtelNames | None = None
         self._ended: EndedSeries[str] = EndedSeries()
         self._missing: frozenset[str] = frozenset()
         self.reading: NodeReading | None = None
         self._devices: tuple[Device, ...] = ()
+
+    def name_as_opentelemetry(self) -> None:
+        """Write the rows under OpenTelemetry's names as well; the sampler must sample their sources."""
+        self._otel_names = OtelNames(self._hostname, self.source, self._starts)
 
     def start(self) -> "NvmlSource":
         """Load NVML and find the GPUs, as far as they answer in time.
@@ -115,15 +122,20 @@ class NvmlSource:
             return SourceBatch()
         self._notice(node)
         self.reading = node
-        node = self.events.complete(node)
+        if self._counters.table.rows.keys() & SOURCE_ROWS.keys():
+            node = self.events.complete(node)
+        else:
+            self.events.observe(node)
         samples = to_samples(
             node,
             hostname=self._hostname,
             start_of=self._starts,
             users=self.users,
             source=self.source,
-            rows=self._counters.table.rows,
+            table=self._counters.table,
         )
+        if self._otel_names is not None:
+            samples.extend(self._otel_names.samples(node))
         return SourceBatch(samples=tuple(self._ended.complete(self._hostname, samples, now_ns)))
 
     def close(self) -> None:

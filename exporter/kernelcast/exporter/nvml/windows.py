@@ -88,13 +88,18 @@ class EventCounts:
 
     def complete(self, node: NodeReading) -> NodeReading:
         """The reading with the counts of the windows that end with it; a MIG instance has none, its GPU has them."""
-        now_ns = self._time.at(node.time_ns)
-        return replace(node, gpus=tuple(gpu if gpu.gi_id else self._complete(gpu, now_ns) for gpu in node.gpus))
+        now_ns = self.observe(node)
+        gpus = (gpu if gpu.gi_id else replace(gpu, events=tuple(self._counts(gpu, now_ns))) for gpu in node.gpus)
+        return replace(node, gpus=tuple(gpus))
 
-    def _complete(self, gpu: GpuReading, now_ns: int) -> GpuReading:
-        self._observe_clocks(gpu, now_ns)
-        self._observe_xids(gpu, now_ns)
-        return replace(gpu, events=tuple(self._counts(gpu, now_ns)))
+    def observe(self, node: NodeReading) -> int:
+        """Note the events of a reading whose counts nobody asks for; returns its time, without the clock's changes."""
+        now_ns = self._time.at(node.time_ns)
+        for gpu in node.gpus:
+            if not gpu.gi_id:
+                self._observe_clocks(gpu, now_ns)
+                self._observe_xids(gpu, now_ns)
+        return now_ns
 
     def _counts(self, gpu: GpuReading, now_ns: int) -> Iterator[EventCount]:
         clocks = self._clocks.get(gpu.uuid)

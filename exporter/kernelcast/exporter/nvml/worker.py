@@ -21,10 +21,13 @@ from typing import Any, Final
 from kernelcast.exporter.nvml.isolation.call_board import CallBoard, NotedNvml
 from kernelcast.exporter.nvml.isolation.frames import MessageAssembler, send
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
+from kernelcast.runtime.threads import Worker
 from kernelcast.wire.errors import DeviceError
 
 END_SECONDS: Final = 1.0
 """Time for a call in progress to return after the exporter has ended."""
+YOUNG_OBJECTS: Final = 20_000
+"""Objects after which the garbage collector looks at the young ones: a sample makes thousands, and few stay."""
 _STOP: Final = {"do": "stop"}
 
 
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     # Output that a library prints to stdout must not be mixed with the messages.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(requests, waiting), name="requests", daemon=True).start()
+    Worker("requests", _listen, requests, waiting).start()
     board = CallBoard(int(arguments[0]))
     try:
         _serve(NotedNvml(load(arguments[1:]), board), board, waiting, answers)
@@ -79,6 +82,8 @@ def _serve(nvml: Any, board: CallBoard, waiting: "queue.SimpleQueue[dict[str, An
         send(answers, {"error": str(error)})
         return
     gc.freeze()
+    _, *older_generations = gc.get_threshold()
+    gc.set_threshold(YOUNG_OBJECTS, *older_generations)
     try:
         send(answers, {"found": [gpu.to_json() for gpu in sampler.found()]})
         while (request := waiting.get())["do"] != _STOP["do"]:

@@ -31,6 +31,7 @@ from kernelcast.exporter.programs.socket import ProbeSocket, peer_of
 from kernelcast.exporter.programs.standing import StackFiles, StandingJudge
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
+from kernelcast.runtime.threads import Worker
 from kernelcast.wire.errors import ConfigurationError, FrameError
 from kernelcast.wire.events import Hint
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, Reception, decode, encode
@@ -101,10 +102,10 @@ class ProbeServer:
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
-        self._stopping = threading.Event()
         self._to_send: set[int] = set()
         self._socket: ProbeSocket | None = None
-        self._thread = threading.Thread(target=self._run, name="probe-server", daemon=True)
+        self._thread = Worker("probe-server", self._run)
+        self._stopping = self._thread.stopping
 
     def keep(self, final_reports: FinalReports, receivers: HintReceivers, outcome_log: OutcomeLog) -> None:
         """Add last reports, the receivers of hints and the outcomes of ended programs to the stored state.
@@ -222,8 +223,7 @@ class ProbeServer:
         """End all connections and remove the socket; programs notice and keep trying. Safe to call twice."""
         self._stopping.set()
         self._wake()
-        if self._thread.is_alive():
-            self._thread.join(STOP_SECONDS)
+        self._thread.stop(STOP_SECONDS)
         with contextlib.ExitStack() as stack:
             stack.callback(self._selector.close)
             stack.callback(self._wake_read.close)

@@ -26,17 +26,9 @@ from kernelcast.exporter.replay.run import (
     write_json,
 )
 from kernelcast.exporter.replay.settings import (
-    BootstrapServers,
-    ConfigFile,
     Hostname,
-    Interval,
-    Kernels,
-    LogFormat,
-    LogLevel,
     ReplayOptions,
     RunSettings,
-    Speed,
-    SummaryFile,
     checked_program,
 )
 from kernelcast.exporter.replay.source import TraceSource
@@ -80,18 +72,16 @@ class RecordingOptions:
     """A recording, and what replaces its own names.
 
     Attributes:
-        kind: The profiler that made it.
         file: Where it is.
         program: Name of the program; None for the file's name.
         rank: The program's rank; None for the recording's own.
         hostname: The host's name; None for this machine's.
     """
 
-    kind: str
-    file: Path
-    program: str | None
-    rank: str | None
-    hostname: str | None
+    file: TraceFile
+    program: Program = None
+    rank: Rank = None
+    hostname: Hostname = None
 
 
 replay.command("record")(command(record_node))
@@ -100,69 +90,21 @@ replay.command("capture")(command(convert_capture))
 
 @replay.command("kineto")
 @command
-def kineto_command(  # noqa: PLR0913 - typer makes an option of each
-    file: TraceFile,
-    *,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
-    kernels: Kernels = None,
-    speed: Speed = None,
-    interval: Interval = None,
-    program: Program = None,
-    rank: Rank = None,
-    hostname: Hostname = None,
-    max_bytes: MaxBytes = content.MAX_TRACE_BYTES,
-    log_level: LogLevel = None,
-    log_format: LogFormat = None,
-    summary_file: SummaryFile = None,
+def kineto_command(
+    recording: RecordingOptions, run: ReplayOptions, *, max_bytes: MaxBytes = content.MAX_TRACE_BYTES
 ) -> None:
     """Publish a trace of PyTorch's profiler (Kineto, Chrome trace JSON, gzip or plain), NVIDIA's or AMD's."""
-    run = ReplayOptions(
-        config=config,
-        bootstrap_servers=bootstrap_servers,
-        kernels=kernels,
-        speed=speed,
-        interval=interval,
-        log_level=log_level,
-        log_format=log_format,
-        summary_file=summary_file,
-    )
-    read = partial(kineto.read, max_bytes=max_bytes)
-    _replay(read, RecordingOptions("kineto", file, program=program, rank=rank, hostname=hostname), run)
+    _replay("kineto", partial(kineto.read, max_bytes=max_bytes), recording, run)
 
 
 @replay.command("nsys")
 @command
-def nsys_command(  # noqa: PLR0913 - typer makes an option of each
-    file: TraceFile,
-    *,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
-    kernels: Kernels = None,
-    speed: Speed = None,
-    interval: Interval = None,
-    program: Program = None,
-    rank: Rank = None,
-    hostname: Hostname = None,
-    log_level: LogLevel = None,
-    log_format: LogFormat = None,
-    summary_file: SummaryFile = None,
-) -> None:
+def nsys_command(recording: RecordingOptions, run: ReplayOptions) -> None:
     """Publish an export of Nsight Systems (nsys export --type sqlite)."""
-    run = ReplayOptions(
-        config=config,
-        bootstrap_servers=bootstrap_servers,
-        kernels=kernels,
-        speed=speed,
-        interval=interval,
-        log_level=log_level,
-        log_format=log_format,
-        summary_file=summary_file,
-    )
-    _replay(nsys.read, RecordingOptions("nsys", file, program=program, rank=rank, hostname=hostname), run)
+    _replay("nsys", nsys.read, recording, run)
 
 
-def _replay(read: Callable[[Path], Trace], recording: RecordingOptions, run: ReplayOptions) -> None:
+def _replay(kind: str, read: Callable[[Path], Trace], recording: RecordingOptions, run: ReplayOptions) -> None:
     path = recording.file
     settings = load("replay", RunSettings, path=run.config, flags=run.flags(), environ=os.environ)
     logging.configure(settings.log)
@@ -181,10 +123,10 @@ def _replay(read: Callable[[Path], Trace], recording: RecordingOptions, run: Rep
         )
         outbox = make_producer(settings, client_id=f"kernelcast-replay-{source.process.nonce}")
         ticks = paced(shutdown, settings.interval_seconds)
-        account = publish(source, settings, outbox=outbox, ticks=ticks, progress=shown)
+        account = publish(source, settings, outbox=outbox, ticks=ticks, progress=shown, shutdown=shutdown)
     say(account.summary_line(path.name, settings.kafka.bootstrap_servers))
     if run.summary_file is not None:
-        write_json(run.summary_file, summary(account, _about(recording.kind, path, source)))
+        write_json(run.summary_file, summary(account, _about(kind, path, source)))
     finish(account)
     if not trace.complete:
         raise typer.Exit(EXIT_INCOMPLETE)

@@ -27,6 +27,8 @@ MAX_BACKLOG_MESSAGES: Final = 2_000
 dropped."""
 _ANSWER_SECONDS: Final = 0.1
 """Longest wait of one poll for acknowledgements."""
+_STOP_SECONDS: Final = 1.0
+"""How long to wait for acknowledgements once a signal has asked to stop: whoever presses Ctrl-C waits for the end."""
 
 
 class FiniteSource(Source, Protocol):
@@ -136,7 +138,13 @@ def paced(shutdown: Shutdown, interval_seconds: float) -> Iterator[int]:
 
 
 def publish(
-    source: FiniteSource, settings: RunSettings, *, outbox: Outbox, ticks: Iterable[int], progress: Progress
+    source: FiniteSource,
+    settings: RunSettings,
+    *,
+    outbox: Outbox,
+    ticks: Iterable[int],
+    progress: Progress,
+    shutdown: Shutdown,
 ) -> Account:
     """Export at every tick until the source is done or the ticks end, then wait for Kafka.
 
@@ -146,6 +154,7 @@ def publish(
         outbox: Towards Kafka; closed at the end.
         ticks: When to export, Unix nanoseconds; whoever makes them waits in between, and ends them to stop.
         progress: Called after each export.
+        shutdown: Once it is requested, no wait for Kafka takes longer than a second.
     """
     began = time.monotonic()
     pipeline = Pipeline([source], Aggregator(max_kernels=settings.kernels), SamplePublisher(outbox))
@@ -154,11 +163,11 @@ def publish(
         for now_ns in ticks:
             finished = pipeline.tick(now_ns).done
             progress.show(source, pipeline.tally())
-            if finished or not _drain(outbox, settings.flush_timeout_seconds):
+            if finished or not _drain(outbox, shutdown, settings.flush_timeout_seconds):
                 break
     finally:
         pipeline.close()
-        outstanding = outbox.close(settings.flush_timeout_seconds)
+        outstanding = _flush(outbox, shutdown, settings.flush_timeout_seconds)
     tally = pipeline.tally()
     return Account(
         kernels=tally.kernels,
@@ -235,7 +244,7 @@ def say(line: str) -> None:
         sys.stdout.flush()
 
 
-def _drain(outbox: Outbox, timeout_seconds: float) -> bool:
+def _drain(outbox: Outbox, shutdown: Shutdown, timeout_seconds: float) -> bool:
     """Serve acknowledgements; waits while too many are missing, and returns False where none come."""
     outbox.poll(0.0)
     patience = time.monotonic() + timeout_seconds
@@ -244,6 +253,14 @@ def _drain(outbox: Outbox, timeout_seconds: float) -> bool:
         outbox.poll(_ANSWER_SECONDS)
         if len(outbox) < before:
             patience = time.monotonic() + timeout_seconds
-        elif time.monotonic() > patience:
+        elif shutdown.requested or time.monotonic() > patience:
             return False
     return True
+
+
+def _flush(outbox: Outbox, shutdown: Shutdown, timeout_seconds: float) -> int:
+    """Wait for Kafka's acknowledgements until the time-out, or until a signal; returns how many are missing."""
+    deadline = time.monotonic() + timeout_seconds
+    while len(outbox) and not shutdown.requested and time.monotonic() < deadline:
+        outbox.poll(_ANSWER_SECONDS)
+    return outbox.close(_STOP_SECONDS if shutdown.requested else 0.0)

@@ -81,14 +81,14 @@ SummaryFile = Annotated[
 class ReplayOptions:
     """The options above as given on the command line; None where one was not given."""
 
-    config: ConfigFile
-    bootstrap_servers: BootstrapServers
-    kernels: Kernels
-    speed: Speed
-    interval: Interval
-    log_level: LogLevel
-    log_format: LogFormat
-    summary_file: SummaryFile
+    config: ConfigFile = None
+    bootstrap_servers: BootstrapServers = None
+    kernels: Kernels = None
+    speed: Speed = None
+    interval: Interval = None
+    log_level: LogLevel = None
+    log_format: LogFormat = None
+    summary_file: SummaryFile = None
 
     def flags(self) -> dict[str, object]:
         """The options that are settings, by the dotted names of those."""

@@ -1,4 +1,4 @@
-"""Pages of inference engines on this node, where no Prometheus reads them."""
+"""Pages of inference engines and of other vendors' exporters on this node, where no Prometheus reads them."""
 
 from kernelcast.exporter.scrape.source import scrape_source
 

@@ -1,16 +1,21 @@
-"""Turns the page of an inference engine into values under neutral names; lines of other metrics are not parsed.
+"""Turns the page of an inference engine, or of another vendor's exporter, into values under neutral names.
+
+Lines of other metrics are not parsed.
 
 Series of one model and engine are added up over their other labels, such as SGLang's `is_streaming`; of a ratio the
 highest is taken.
 """
 
 import math
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
+from kernelcast.exporter.scrape import devices
 from kernelcast.runtime.prometheus_text import LINE_FEED, TextSample, samples
 from kernelcast.wire.catalogue import Kind, Metric, inference
+from kernelcast.wire.catalogue.devices.vendors import VENDORS
 from kernelcast.wire.catalogue.inference import ENGINES, EngineSeries
 from kernelcast.wire.errors import DecodeError, PageError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND, DurationTotals, bucket_index
@@ -57,26 +62,29 @@ def _names() -> dict[str, list[tuple[str, EngineSeries, str]]]:
 
 
 _NAMES: Final = _names()
-_PREFIXES: Final = (*{name.split("_", 1)[0] if ":" not in name else name.split(":")[0] for name in _NAMES}, START_TIME)
+_READ: Final = frozenset({*_NAMES, *devices.NAMES, START_TIME})
+_PREFIXES: Final = tuple({re.split("[:_]", name, maxsplit=1)[0] for name in _READ})
 
 
 def read_page(text: str) -> EnginePage:
     """Read a page.
 
     Raises:
-        PageError: A line breaks the grammar, there are too many of them, or none is an engine's.
+        PageError: A line breaks the grammar, there are too many of them, or none is known.
     """
     lines = [line for line in text.split(LINE_FEED) if line.startswith(_PREFIXES)]
-    lines = [line for line in lines if line.partition("{")[0].split(" ", 1)[0] in {*_NAMES, START_TIME}]
+    lines = [line for line in lines if line.partition("{")[0].split(" ", 1)[0] in _READ]
     if len(lines) > MAX_LINES:
-        raise PageError(f"the page has {len(lines)} lines of an engine's metrics; the limit is {MAX_LINES}")
+        raise PageError(f"the page has {len(lines)} lines that are read; the limit is {MAX_LINES}")
     numbers: dict[Key, float] = {}
     histograms: defaultdict[Key, _Histogram] = defaultdict(_Histogram)
+    accelerators = devices.DeviceValues()
     started_ns = 0
     try:
         for sample in samples(lines):
             if not 0 <= sample.value <= MAX_VALUE:
                 continue  # NaN and infinities, too
+            accelerators.add(sample)
             if sample.name == START_TIME:
                 started_ns = round(sample.value * NANOSECONDS_PER_SECOND)
             for server, one, suffix in _NAMES.get(sample.name, ()):
@@ -89,10 +97,10 @@ def read_page(text: str) -> EnginePage:
                     numbers[key] = numbers.get(key, 0.0) + sample.value / one.divisor
     except DecodeError as error:
         raise PageError(str(error)) from None
-    values: dict[Key, float | DurationTotals] = {**numbers}
+    values: dict[Key, float | DurationTotals] = {**numbers, **accelerators.values}
     values |= {key: totals(found.total_seconds, found.count, found.cumulative) for key, found in histograms.items()}
     if not values:
-        raise PageError(f"the page has no metrics of {', '.join(ENGINES)}")
+        raise PageError(f"the page has no metrics of {', '.join((*ENGINES, *VENDORS))}")
     return EnginePage(values, started_ns)
 
 

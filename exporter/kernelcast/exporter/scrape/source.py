@@ -1,4 +1,4 @@
-"""Pages of inference engines as a source of the daemon: a thread reads them, `poll` returns the last reading."""
+"""Pages of engines and of other vendors' exporters as a source: a thread reads them, `poll` returns the last one."""
 
 import platform
 import time
@@ -9,7 +9,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from kernelcast.columnar import EndedSeries, Sample
-from kernelcast.exporter.attribution.pod_labels import ApiServer, PodLabelReader
+from kernelcast.exporter.attribution.api_server import ApiServer
+from kernelcast.exporter.attribution.pod_labels import PodLabelReader
 from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.counter_starts import KeyedStarts
 from kernelcast.exporter.scrape.fetch import Fetch, PageTarget, fetch
@@ -19,12 +20,13 @@ from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.instruments import counter
 from kernelcast.runtime.logging import get_logger
-from kernelcast.wire.catalogue import Kind, inference
+from kernelcast.wire.catalogue import Kind, Metric, inference
 from kernelcast.wire.catalogue import exporter as rows
+from kernelcast.wire.catalogue.devices import accelerator
 from kernelcast.wire.cloudevents import NANOSECONDS
 from kernelcast.wire.errors import PageError
 from kernelcast.wire.histogram import DurationTotals
-from kernelcast.wire.identity import labels
+from kernelcast.wire.identity import Labels, labels
 
 NAME: Final = "scrape"
 MAX_TARGETS: Final = 64
@@ -134,14 +136,17 @@ class ScrapeSource:
         base = {"Hostname": self._hostname, "address": reading.target.address, **dict(reading.target.labels)}
         servers = set[tuple[str, str]]()
         for (row, own), value in reading.page.values.items():
-            whole = labels(**base, **dict(own))
             known = dict(own)
+            if row in accelerator.ROWS:
+                # The page's own address and pod are the exporter's, not those of who uses the device.
+                device = labels(Hostname=self._hostname, **known)
+                yield Sample(row, device, reading.time_ns, value, self._start_ns(row, device, value, reading))
+                continue
+            whole = labels(**base, **known)
             servers.add((known.get(inference.SERVER, ""), known.get(inference.MODEL, "")))
-            start_ns = 0
-            if row.kind in {Kind.COUNTER, Kind.HISTOGRAM}:
-                count = value.count if isinstance(value, DurationTotals) else value
-                seen_ns = self._starts((row.otlp_name, whole), count, reading.time_ns)
-                start_ns = reading.page.started_ns if 0 < reading.page.started_ns <= reading.time_ns else seen_ns
+            start_ns = self._start_ns(row, whole, value, reading)
+            if start_ns and 0 < reading.page.started_ns <= reading.time_ns:
+                start_ns = reading.page.started_ns
             yield Sample(row, whole, reading.time_ns, value, start_ns, detailed=isinstance(value, DurationTotals))
         for gpu in reading.gpus:
             for server, model in sorted(servers):
@@ -149,6 +154,13 @@ class ScrapeSource:
                     **base, UUID=gpu.uuid, gpu=gpu.index, GPU_I_ID=gpu.gi_id, server=server, model_name=model
                 )
                 yield Sample(inference.GPU_INFO, place, reading.time_ns, 1)
+
+    def _start_ns(self, row: Metric, own: Labels, value: float | DurationTotals, reading: _Reading) -> int:
+        """The time since which a counter counts, as far as it was seen; 0 for a gauge."""
+        if row.kind not in {Kind.COUNTER, Kind.HISTOGRAM}:
+            return 0
+        count = value.count if isinstance(value, DurationTotals) else value
+        return self._starts((row.otlp_name, own), count, reading.time_ns)
 
 
 def scrape_source(

@@ -22,16 +22,8 @@ from kernelcast.exporter.replay.run import (
     write_json,
 )
 from kernelcast.exporter.replay.settings import (
-    BootstrapServers,
-    ConfigFile,
-    Interval,
-    Kernels,
-    LogFormat,
-    LogLevel,
     ReplayOptions,
     RunSettings,
-    Speed,
-    SummaryFile,
 )
 from kernelcast.exporter.simulate.faults import BACKGROUNDS, FAULTS, parse, syntax
 from kernelcast.exporter.simulate.fleet import SimulatedFleet
@@ -114,18 +106,11 @@ def simulate_command(  # noqa: PLR0913 - typer makes an option of each
     duration: Annotated[
         float | None, typer.Option("--duration", metavar="SECONDS", help="Of simulated time; default until stopped.")
     ] = None,
-    config: ConfigFile = None,
-    bootstrap_servers: BootstrapServers = None,
-    kernels: Kernels = None,
-    speed: Speed = None,
-    interval: Interval = None,
-    log_level: LogLevel = None,
-    log_format: LogFormat = None,
+    run: ReplayOptions,
     truth: Annotated[
         Path | None,
         typer.Option("--truth", metavar="FILE", help="Write what really happened, as JSON.", dir_okay=False),
     ] = None,
-    summary_file: SummaryFile = None,
 ) -> None:
     """Publish simulated GPUs; their series carry source="simulated".
 
@@ -141,16 +126,6 @@ def simulate_command(  # noqa: PLR0913 - typer makes an option of each
         "fault": fault or None,
         "background": background or None,
     }
-    run = ReplayOptions(
-        config=config,
-        bootstrap_servers=bootstrap_servers,
-        kernels=kernels,
-        speed=speed,
-        interval=interval,
-        log_level=log_level,
-        log_format=log_format,
-        summary_file=summary_file,
-    )
     _simulate(simulated, run, truth=truth)
 
 
@@ -174,7 +149,7 @@ def _simulate(simulated: Mapping[str, object], run: ReplayOptions, *, truth: Pat
         ticks = (
             _past(fleet, settings, shutdown) if settings.speed is None else paced(shutdown, settings.interval_seconds)
         )
-        account = publish(fleet, settings, outbox=outbox, ticks=ticks, progress=shown)
+        account = publish(fleet, settings, outbox=outbox, ticks=ticks, progress=shown, shutdown=shutdown)
     say(account.summary_line("simulate", settings.kafka.bootstrap_servers))
     if truth is not None:
         write_json(truth, fleet.ground_truth())

@@ -15,7 +15,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.totals.apportionment import active_part, apportion
 from kernelcast.exporter.totals.emit import MICROJOULES_PER_JOULE
 from kernelcast.exporter.totals.series import ProgramSeries
-from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue import OWN_NAMES, own_name
 from kernelcast.wire.catalogue.devices import device, energy, gpu
 from kernelcast.wire.identity import Labels, labels
 
@@ -33,6 +33,11 @@ class GpuKey(NamedTuple):
     hostname: str
     uuid: str
     source: str
+
+
+_OWN_METERED: Final = frozenset({device.TOTAL_ENERGY.otlp_name, device.POWER_USAGE.otlp_name})
+_METERED: Final = _OWN_METERED | {name for name, own in OWN_NAMES.items() if own in _OWN_METERED}
+"""Names of the rows that are metered, as the catalogue or a counters table has them."""
 
 
 @dataclass(slots=True)
@@ -185,7 +190,7 @@ def _readings(
     seen: Labels | None = None
     for sample in samples:
         # The rows of a GPU have the same labels, so only rows with power or energy matter after the first.
-        if sample.attributes is seen and not _is_energy_or_power(sample.metric):
+        if sample.attributes is seen and sample.metric.otlp_name not in _METERED:
             continue
         if not sample.metric.otlp_name.startswith("DCGM_FI_"):
             continue
@@ -199,15 +204,14 @@ def _readings(
             continue
         ran_ns = sample.time_ns if running_ns is None else running_ns
         _, reading = readings.setdefault(key, (index, EnergyReading(sample.time_ns, ran_ns)))
-        if sample.metric is device.TOTAL_ENERGY and isinstance(sample.value, int | float):
+        if not isinstance(sample.value, int | float):
+            continue
+        own = own_name(sample.metric.otlp_name)
+        if own == device.TOTAL_ENERGY.otlp_name:
             reading.energy_mj = int(sample.value)
-        elif sample.metric is device.POWER_USAGE and isinstance(sample.value, int | float):
+        elif own == device.POWER_USAGE.otlp_name:
             reading.power_w = float(sample.value)
     return readings, divided
-
-
-def _is_energy_or_power(metric: Metric) -> bool:
-    return metric is device.TOTAL_ENERGY or metric is device.POWER_USAGE
 
 
 def _place(attributes: Labels) -> tuple[GpuKey, str, bool]:

@@ -168,7 +168,7 @@ class Standalone:
             reserved.bind(("127.0.0.1", 0))
             self._port = reserved.getsockname()[1]
             place = reserved.fileno()
-            command = [self._python, "-m", "kernelcast.probe.companion", str(self._directory), str(place)]
+            command = [self._python, "-m", "kernelcast.probe.standalone_exporter", str(self._directory), str(place)]
             shell = subprocess.Popen(
                 ["/bin/sh", "-c", LAUNCH, str(self._directory / LOG), *command],
                 bufsize=0,

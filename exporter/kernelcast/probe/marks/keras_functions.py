@@ -26,7 +26,7 @@ def mark_keras(timeline: Timeline, module: Any) -> None:
         wrap(module.CallbackList, "on_train_batch_end", partial(_told, timeline.whole_ends))
     for name in TRAINERS:
         if hasattr(module, name):
-            wrap(getattr(module, name), "evaluate", partial(timeline.interrupting, EVALUATION))
+            wrap(getattr(module, name), "evaluate", partial(timeline.marking, EVALUATION))
 
 
 def _told(mark: Callable[[], None], function: Callable[..., Any]) -> Callable[..., Any]:

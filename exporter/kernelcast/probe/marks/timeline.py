@@ -19,6 +19,7 @@ forward, backward and optimizer of its own: what is not data, evaluation, checkp
 """
 
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from time import perf_counter_ns
 from typing import Any, Final
@@ -259,21 +260,24 @@ class Timeline:
         self._since_ns, self._pending_ns = now_ns - self._pending_ns, 0
         self._interrupted = -1
 
-    def interrupting(
+    def marking(
         self, phase: int, function: Callable[..., Any], *, unless: Callable[[], bool] = lambda: False
     ) -> Callable[..., Any]:
-        """Return a function that does as `function`, which takes the time of a phase.
+        """Return a function that does as `function`, and marks its begin and its end.
 
         Args:
-            phase: `EVALUATION` or `CHECKPOINT`.
-            function: What evaluates or saves.
+            phase: `BACKWARD`; or `EVALUATION` or `CHECKPOINT`, which interrupt any other phase.
+            function: What takes the time of the phase.
             unless: Asked at each call; where it holds, nothing is marked.
         """
+        begins, ends = self.backward_begins, self.backward_ends
+        if phase != BACKWARD:
+            begins, ends = partial(self.interrupt, phase), self.resume
 
-        def interrupts(*arguments: Any, **named: Any) -> Any:
+        def marked(*arguments: Any, **named: Any) -> Any:
             if unless():
                 return function(*arguments, **named)
-            counts = self.interrupt(phase)
+            counts = begins()
             try:
                 return function(*arguments, **named)
             except BaseException as error:
@@ -281,9 +285,9 @@ class Timeline:
                 raise
             finally:
                 if counts:
-                    self.resume()
+                    ends()
 
-        return interrupts
+        return marked
 
     def compilation_begins(self) -> None:
         """A compilation begins, on any thread."""

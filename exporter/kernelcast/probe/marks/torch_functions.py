@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kernelcast.probe.marks.batches import batch_items
 from kernelcast.probe.marks.gpu_phases import METHODS as GPU_METHODS
-from kernelcast.probe.marks.timeline import CHECKPOINT, Timeline
+from kernelcast.probe.marks.timeline import BACKWARD, CHECKPOINT, Timeline
 from kernelcast.probe.marks.wrapping import MARK, like
 
 
@@ -137,22 +137,7 @@ class TorchMarks:
                 skip_code(function.__code__)
 
     def _backward(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        timeline, is_compiling = self._timeline, self._is_compiling
-
-        def backward(*arguments: Any, **named: Any) -> Any:
-            if is_compiling():
-                return function(*arguments, **named)
-            counts = timeline.backward_begins()
-            try:
-                return function(*arguments, **named)
-            except BaseException as error:
-                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-                raise
-            finally:
-                if counts:
-                    timeline.backward_ends()
-
-        return backward
+        return self._timeline.marking(BACKWARD, function, unless=self._is_compiling)
 
     def _step(self, function: Callable[..., Any], *, scaled: bool = False) -> Callable[..., Any]:
         marks, timeline, is_compiling = self, self._timeline, self._is_compiling
@@ -199,7 +184,7 @@ class TorchMarks:
         return __enter__
 
     def _saving(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return self._timeline.interrupting(CHECKPOINT, function, unless=self._is_compiling)
+        return self._timeline.marking(CHECKPOINT, function, unless=self._is_compiling)
 
 
 def _precision(optimizer: Any) -> str:

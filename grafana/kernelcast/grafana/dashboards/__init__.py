@@ -8,12 +8,9 @@ from kernelcast.grafana.model.dashboard import Dashboard
 
 DASHBOARDS: Final[tuple[Callable[[], Dashboard], ...]] = (
     pages.fleet,
-    pages.node,
+    pages.program,
     pages.gpu,
-    pages.kernels,
-    pages.synchronisation,
-    pages.forecasts,
-    pages.hints,
+    pages.servers,
     pages.pipeline,
 )
 

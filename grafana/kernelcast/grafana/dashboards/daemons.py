@@ -1,26 +1,14 @@
 """Panels about the bridge and the predictor: their series, limits and timing. The page `pipeline` has them."""
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import liveness
-from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, limits, time_series
+from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, predictor
 
 
 def panels() -> tuple[Placed, ...]:
     """The panels of the bridge, then those of the predictor."""
-    bridges = (_held(), _limits(), _encoding(), _silent())
-    return (*bridges, _alerts(), _watched(), _abstained())
-
-
-def _held() -> Placed:
-    text = PanelText(
-        "Lines held by the bridge",
-        "Lines of all series in memory on /metrics, and the limit beyond which new series are refused.",
-    )
-    rows = ((bridge.LINES, "lines"), (bridge.LINES_LIMIT, "limit"))
-    queries = [Query(f"topk(8, {promql.series(row)})", f"{{{{instance}}}} {legend}") for row, legend in rows]
-    return time_series(text, queries, Axis("short", low=0), LineStyle(overrides=(limits("limit"),)))
+    return (_limits(), _encoding(), _silent(), _watched(), _abstained())
 
 
 def _limits() -> Placed:
@@ -47,21 +35,6 @@ def _encoding() -> Placed:
     buckets = promql.rate(promql.series(bridge.SCRAPE_DURATION, "_bucket"))
     query = Query(f"topk(8, histogram_quantile(0.99, sum by (instance, le) ({buckets})))", "{{instance}}")
     return time_series(text, [query], Axis("s", low=0))
-
-
-def _alerts() -> Placed:
-    text = PanelText(
-        "Alerts written to Kafka",
-        "Alerts that Alertmanager delivered to the bridge, by outcome.",
-        if_empty=EmptyText("None", liveness.BRIDGES),
-    )
-    delivered = promql.marked(promql.series(bridge.ALERTS))
-    return time_series(
-        text,
-        [Query(f"sum by (outcome) ({delivered})", "{{outcome}}")],
-        Axis("short", low=0, decimals=0),
-        LineStyle(bars=True),
-    )
 
 
 def _watched() -> Placed:

@@ -9,20 +9,15 @@ from kernelcast.wire.catalogue import exporter
 
 
 def row() -> Row:
-    """Deadlines, spool, GPUs, state, and the users of the GPUs."""
+    """Deadlines, spool, readings that failed, and the users of the GPUs."""
     return Row(
         "Exporters",
         (
             _lateness(),
             _failed(),
             _spool(),
-            _spool_flow(),
-            _nvml(),
-            _nvml_process(),
-            _state(),
+            _readings(),
             _attribution(),
-            _unnamed(),
-            _tpus(),
             _left_off(),
         ),
         collapsed=True,
@@ -67,53 +62,28 @@ def _spool() -> Placed:
     return time_series(text, [query], Axis("bytes", low=0))
 
 
-def _spool_flow() -> Placed:
+def _readings() -> Placed:
     text = PanelText(
-        "Into the spool, and out of it",
-        "Messages a second written to disk, confirmed by Kafka since, and lost, by reason.",
+        "Failed readings",
+        "What exporters could not read or write, one mark for each: calls of NVML, the process that calls it (crashed, "
+        "or killed after a hang), the users of GPUs, a TPU's runtime, snapshots of the totals. "
+        "And a call of NVML that hangs now.",
+        if_empty=EmptyText("none", liveness.EXPORTERS),
+        runbooks=("KernelcastNvmlHung", "KernelcastNvmlUnusable"),
     )
-    lost = promql.rate(promql.series(exporter.SPOOL_DROPPED))
+    rows = (
+        (exporter.NVML_ERRORS, "NVML: {{call}}"),
+        (exporter.NVML_CRASHES, "NVML's process crashed"),
+        (exporter.NVML_HANGS, "NVML's process hung"),
+        (exporter.ATTRIBUTION_ERRORS, "users: {{source}}"),
+        (exporter.TPU_ERRORS, "TPU: {{reason}}"),
+        (exporter.STATE_ERRORS, "snapshot: {{operation}}"),
+    )
     queries = [
-        Query(f"sum({promql.rate(promql.series(exporter.SPOOL_WRITTEN))})", "written"),
-        Query(f"sum({promql.rate(promql.series(exporter.SPOOL_REPLAYED))})", "replayed"),
-        Query(f"sum by (reason) ({lost})", "lost: {{reason}}"),
+        Query(f"topk(8, {promql.marked(promql.series(row))})", f"{{{{instance}}}} {legend}") for row, legend in rows
     ]
-    return time_series(text, queries, Axis("mps", low=0))
-
-
-def _nvml() -> Placed:
-    text = PanelText(
-        "NVML errors",
-        "Calls that failed for another reason than that the GPU does not support them.",
-        if_empty=EmptyText("No call failed", liveness.EXPORTERS),
-    )
-    errors = promql.marked(promql.series(exporter.NVML_ERRORS))
-    query = Query(f"sum by (instance, call) ({errors})", "{{instance}} {{call}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
-
-
-def _nvml_process() -> Placed:
-    text = PanelText(
-        "NVML's process",
-        "A separate process calls NVML: numbers of starts, crashes and kills after a hang, and the call that hangs "
-        "now.",
-        if_empty=EmptyText("Nothing happened", promql.series(exporter.NVML_STARTS)),
-    )
-    rows = ((exporter.NVML_STARTS, "started"), (exporter.NVML_CRASHES, "crashed"), (exporter.NVML_HANGS, "hung"))
-    queries = [Query(promql.marked(promql.series(row)), f"{{{{instance}}}} {word}") for row, word in rows]
-    queries.append(Query(f"{promql.series(exporter.NVML_HUNG)} > 0", "{{instance}} hangs in {{call}}"))
+    queries.append(Query(f"{promql.series(exporter.NVML_HUNG)} > 0", "{{instance}} NVML hangs in {{call}}"))
     return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True))
-
-
-def _state() -> Placed:
-    text = PanelText(
-        "State not saved",
-        "Snapshots of the totals that could not be written or read: a crash would cost them.",
-        if_empty=EmptyText("Every snapshot was saved", promql.series(exporter.STATE_ERRORS)),
-    )
-    errors = promql.marked(promql.series(exporter.STATE_ERRORS))
-    query = Query(f"sum by (instance, operation) ({errors})", "{{instance}} {{operation}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
 def _attribution() -> Placed:
@@ -129,28 +99,6 @@ def _attribution() -> Placed:
     return time_series(text, queries, Axis("s", low=0), LineStyle(overrides=(limits("limit"),)))
 
 
-def _unnamed() -> Placed:
-    text = PanelText(
-        "Failed attempts to read the users",
-        "By source: the kubelet, the names of its log directories, the job directory, the users' names.",
-        if_empty=EmptyText("Every attempt succeeded", liveness.EXPORTERS),
-    )
-    errors = promql.marked(promql.series(exporter.ATTRIBUTION_ERRORS))
-    query = Query(f"sum by (instance, source) ({errors})", "{{instance}} {{source}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
-
-
-def _tpus() -> Placed:
-    text = PanelText(
-        "Failed readings of TPU runtimes",
-        "Readings of a TPU's runtime with a late or wrong answer; an absent runtime is no error.",
-        if_empty=EmptyText("Every reading succeeded", liveness.EXPORTERS),
-    )
-    errors = promql.marked(promql.series(exporter.TPU_ERRORS))
-    query = Query(f"sum by (instance, reason) ({errors})", "{{instance}} {{reason}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
-
-
 def _left_off() -> Placed:
     text = PanelText(
         "Device metrics switched off",
@@ -159,6 +107,4 @@ def _left_off() -> Placed:
         if_empty=EmptyText("Every exporter writes them", liveness.EXPORTERS),
     )
     query = Query(f"{promql.series(exporter.DEVICE_METRICS_OFF)} > 0", "{{instance}} {{reason}}")
-    return time_series(
-        text, [query], Axis("short", low=0, high=1, decimals=0), LineStyle(bars=True), width=24, height=5
-    )
+    return time_series(text, [query], Axis("short", low=0, high=1, decimals=0), LineStyle(bars=True))

@@ -1,12 +1,15 @@
-"""A row of panels with the predictor's scores, on the page `forecasts`: coverage, skill, reliability, alerts."""
+"""A row of panels with the predictor's scores, on the page `pipeline`: coverage, skill, alerts."""
 
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import liveness, words
+from kernelcast.grafana.inputs import Thresholds
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, PanelText, Placed, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import forecast
 from kernelcast.wire.catalogue import forecast_scores as scores
 from kernelcast.wire.catalogue.model import Metric
 
@@ -20,7 +23,7 @@ _CELL_COLUMNS: Final = (
 
 def row() -> Row:
     """Scores beside the claims that they are about."""
-    return Row("Scores of forecasts", (_cells(), _reliability(), _alerts(), _abstained()), collapsed=True)
+    return Row("Scores of forecasts", (_cells(), _alerts(), _coverage()), collapsed=True)
 
 
 def _cells() -> Placed:
@@ -38,37 +41,15 @@ def _cells() -> Placed:
         [column(expr) for expr in columns],
         (
             *_CELL_COLUMNS,
-            Column("Value #A", "In 50 %", "percentunit", width=80),
-            Column("Value #B", "In 80 %", "percentunit", width=80),
-            Column("Value #C", "In 95 %", "percentunit", width=80),
-            Column("Value #D", "Skill: naive", "none", width=100),
-            Column("Value #E", "Skill: seasonal", "none", width=110),
-            Column("Value #F", "Brier", "none", width=80),
-            Column("Value #G", "Brier skill", "none", width=110),
+            Column("Value #A", "In 50 %", "percentunit", width=80, decimals=0),
+            Column("Value #B", "In 80 %", "percentunit", width=80, decimals=0),
+            Column("Value #C", "In 95 %", "percentunit", width=80, decimals=0),
+            Column("Value #D", "Skill: naive", "none", width=100, decimals=2),
+            Column("Value #E", "Skill: seasonal", "none", width=110, decimals=2),
+            Column("Value #F", "Brier", "none", width=80, decimals=3),
+            Column("Value #G", "Brier skill", "none", width=110, decimals=2),
         ),
         sort="Brier skill",
-    )
-
-
-def _reliability() -> Placed:
-    text = PanelText(
-        "Breach probabilities: published, and the share that came",
-        "By bin of the published probability. They are calibrated if the two shares are equal; bins with few claims "
-        "say little.",
-    )
-    rows = (scores.RELIABILITY_CLAIMS, scores.RELIABILITY_SAID, scores.RELIABILITY_CAME)
-    return table(
-        text,
-        [column(f"max by ({_CELL}, bin) ({promql.series(metric)})") for metric in rows],
-        (
-            *_CELL_COLUMNS,
-            Column("bin", "Bin", width=65),
-            Column("Value #A", "Claims", "none", width=75),
-            Column("Value #B", "Published", "percentunit", bar=True, width=105),
-            Column("Value #C", "Came", "percentunit", bar=True, width=105),
-        ),
-        sort="Claims",
-        width=12,
     )
 
 
@@ -94,14 +75,17 @@ def _alerts() -> Placed:
     )
 
 
-def _abstained() -> Placed:
-    text = PanelText(
-        "Abstentions",
-        "Claims that were not made since the predictor began, by reason: too little history, no limit, too much noise.",
-    )
-    expr = f"sum by (class, reason) ({promql.series(scores.ABSTAINED)})"
-    return time_series(text, [Query(expr, "{{class}}: {{reason}}")], Axis("short", low=0), width=24, height=7)
-
-
 def _of(metric: Metric, *extra: str) -> str:
     return f"max by ({_CELL}) ({promql.series(metric, extra=extra)})"
+
+
+def _coverage() -> Placed:
+    text = PanelText(
+        "Coverage of past intervals",
+        "Share of observations that fell inside the 95 % interval forecast for them. Far below 95 % the intervals are "
+        "too narrow; at 100 % they are too wide.",
+    )
+    query = Query(promql.series(forecast.FORECAST_COVERAGE, free=("Hostname",)), "{{metric}}")
+    wanted = ((None, "transparent"), (Thresholds().forecast_coverage_ratio, "orange"))
+    axis = Axis("percentunit", low=0, high=1, thresholds=wanted)
+    return words.renamed(time_series(text, [query, liveness.LEARNING_IN_A_GRAPH], axis, height=9))

@@ -15,8 +15,8 @@ ALERT_SUBJECT: Final = "Hostname, gpu, program"
 _OWNED: Final = "|".join(promql.name(row) for row in (*promql.GPU_ROWS, accelerator.MEMORY_USED, kernel.PROBE_USER))
 """Series that name a job: of devices, and of programs with the probe."""
 
-ANY_GPU: Final = "|".join(promql.name(row) for row in (*promql.GPU_ROWS, kernel.LAUNCHES, kernel.PROBE_USER))
-"""Every GPU has one of the first rows, and every MIG instance, too. Launches have no user, so a
+ANY_GPU: Final = "|".join(promql.name(row) for row in (*promql.GPU_ROWS, kernel.DEVICE_TIME, kernel.PROBE_USER))
+"""Every GPU has one of the first rows, and every MIG instance, too. Device time has no user, so a
 chosen user leaves the programs that are known to be that user's."""
 
 ANY_NODE: Final = f"{ANY_GPU}|{promql.name(accelerator.MEMORY_USED)}"
@@ -73,6 +73,11 @@ def kernels() -> tuple[Any, ...]:
     """Then the kernel."""
     one = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program"'
     return (LabelVariable("kernel", "Kernel", f"{promql.name(kernel.LAUNCHES)}{{{one}}}", "kernel"),)
+
+
+def hardware() -> tuple[Any, ...]:
+    """From the widest choice to GPUs."""
+    return (*everywhere(), *nodes(), *gpus())
 
 
 def down_to_ranks(*, service: bool = False) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Figures at the top of several pages: hottest kernel, soonest breach, open hints, alerts, counts."""
+"""Figures at the top of several pages: speed of programs, hottest kernel, soonest breach, open hints, alerts."""
 
 from collections.abc import Collection
 from typing import Final
@@ -11,28 +11,15 @@ from kernelcast.grafana.dashboards.programs.hints import open_since
 from kernelcast.grafana.model import label_links
 from kernelcast.grafana.model.panels import ROOMY, Axis, EmptyText, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
+from kernelcast.grafana.rules.hours import UTILIZATION
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.kernels import COLLECTIVE
 
-_LAUNCHES: Final = promql.series(kernel.LAUNCHES, free=("kernel",))
 _WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"
 """A kernel's name up to its template arguments, parameters or hash; backslashes doubled for PromQL's string."""
-_GPUS: Final = f"group by (Hostname, gpu, UUID) ({promql.measured_here()} or {_LAUNCHES})"
 _SOON_SECONDS: Final = 3600
 """Time to a breach below which it is red."""
-
-
-def programs(*, width: int = 8, height: int = 3) -> Placed:
-    """Number of programs."""
-    text = PanelText("Programs", "Programs whose kernels are measured.")
-    return stat(
-        text,
-        [Query(f"count(group by (program) ({_LAUNCHES}))")],
-        Axis("short", low=0, decimals=0),
-        width=width,
-        height=height,
-    )
 
 
 def steps() -> Placed:
@@ -40,7 +27,7 @@ def steps() -> Placed:
     text = PanelText(
         "Steps a second",
         "Steps that programs end with kernelcast.probe.step(), of the three programs with the most.",
-        if_empty=EmptyText("no program reports its steps", liveness.PROGRAMS),
+        if_empty=EmptyText("none reported", liveness.PROGRAMS),
     )
     return _rate_of_programs(text, kernel.STEPS)
 
@@ -50,17 +37,44 @@ def items() -> Placed:
     text = PanelText(
         "Items a second",
         "Units of work, such as samples or tokens, that programs give with step(items=), of the three with the most.",
-        if_empty=EmptyText("no program reports its items", liveness.PROGRAMS),
+        if_empty=EmptyText("none reported", liveness.PROGRAMS),
     )
     return _rate_of_programs(text, kernel.ITEMS)
 
 
 def _rate_of_programs(text: PanelText, metric: Metric) -> Placed:
     query = Query(f"topk(3, sum by (program) ({promql.rate(promql.series(metric))}))", "{{program}}")
-    return stat(text, [query], Axis("short", low=0), named=True, width=12, height=3)
+    return stat(text, [query], Axis("short", low=0), named=True, width=6, height=3)
 
 
-def hottest(*, width: int = 8, height: int = 4) -> Placed:
+def peak() -> Placed:
+    """Share of the peak of its GPUs that each program uses at least."""
+    text = PanelText(
+        "Use of the GPUs' peak, at least",
+        "Operations of the program's steps over the dense bf16 peak of its GPUs (MFU), of the three programs that use "
+        "most; from step(flops=). Its GPUs do more: what the program does not count is not in it. Needs the recording "
+        "rules.",
+        if_empty=EmptyText("not given", liveness.PROGRAMS),
+    )
+    query = Query(f'topk(3, max by (program) ({UTILIZATION}{{precision="bf16", program=~"$program"}}))', "{{program}}")
+    return stat(text, [query], Axis("percentunit", low=0), named=True, width=6, height=3)
+
+
+def standing() -> Placed:
+    """Programs that stand still, and in what."""
+    text = PanelText(
+        "Standing still",
+        "Programs a rank of which has made no progress for longer than its limit, the phase or state that it is in, "
+        "and for how long. The row of ranks says which rank it is.",
+        if_empty=EmptyText("none", liveness.PROGRAMS),
+        runbooks=("KernelcastJobStandsStill", "KernelcastJobStandsStillInOnePhase"),
+    )
+    still = f"topk(3, max by (program, state) ({promql.series(kernel.STANDING)}) > 0)"
+    axis = Axis("s", low=0, decimals=0, thresholds=((None, "red"),))
+    return stat(text, [Query(still, "{{program}}: {{state}}")], axis, named=True, width=6, height=3)
+
+
+def hottest(*, width: int = 8, height: int = 3) -> Placed:
     """The kernel with the most work."""
     text = PanelText(
         "Hottest kernel",
@@ -77,7 +91,7 @@ def hottest(*, width: int = 8, height: int = 4) -> Placed:
     return stat(text, [Query(expr, "{{name}}")], axis, named=True, width=width, height=height)
 
 
-def breach(*, width: int = 8, height: int = 4, free: Collection[str] = ()) -> Placed:
+def breach(*, width: int = 8, height: int = 3, free: Collection[str] = ()) -> Placed:
     """The next predicted breach.
 
     Args:
@@ -106,26 +120,16 @@ def breach(*, width: int = 8, height: int = 4, free: Collection[str] = ()) -> Pl
     return words.renamed(placed)
 
 
-def hints(*, width: int = 8, height: int = 4) -> Placed:
+def hints(*, width: int = 8, height: int = 3) -> Placed:
     """Tunables with open hints."""
     text = PanelText(
         "What to change",
         "Tunables with a hint that no program has kept or refused yet: the value proposed, the rule that gave it, and "
-        "the time since then. Hints that were kept or rolled back are on the page of hints.",
+        "the time since then. The row of hints has those that were kept.",
         if_empty=EmptyText("no hint", liveness.PREDICTORS),
     )
     query = Query(f"topk(3, {open_since()})", "{{program}}: {{tunable}} → {{value}} ({{rule}})")
     return stat(text, [query], Axis("s", low=0), named=True, width=width, height=height)
-
-
-def in_kernels(*, width: int = 8, height: int = 3) -> Placed:
-    """Share of time in kernels."""
-    text = PanelText(
-        "GPU time in kernels",
-        "Share of the GPUs' wall time that kernels took; streams that overlap can add up to more.",
-    )
-    expr = f"sum({busy_seconds(free=('kernel',))}) / scalar(count({_GPUS}))"
-    return stat(text, [Query(expr)], Axis("percentunit", low=0), width=width, height=height)
 
 
 def alerts(*, width: int = 8, height: int = 3, everywhere: bool = True) -> Placed:

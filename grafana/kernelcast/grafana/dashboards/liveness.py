@@ -14,7 +14,11 @@ from kernelcast.wire.catalogue.devices import gpu
 from kernelcast.wire.catalogue.model import Metric
 
 GPUS: Final = promql.series(gpu.GPU_UP)
-PROGRAMS: Final = promql.series(kernel.LAUNCHES, free=("program", "rank", "kernel"))
+_OF_PROGRAMS: Final = f"{promql.name(kernel.DEVICE_TIME)}|{promql.name(kernel.PROBE_RUNNING)}"
+PROGRAMS: Final = promql.series(kernel.DEVICE_TIME, free=("program", "rank")).replace(
+    f"{promql.name(kernel.DEVICE_TIME)}{{", f'{{__name__=~"{_OF_PROGRAMS}", '
+)
+"""Device time of activity records, also of a recording; running time of the probe."""
 EXPORTERS: Final = promql.series(exporter.TICKS)
 PREDICTORS: Final = promql.series(forecast.JUDGED_SERIES)
 """Written after each cycle, and on the way of hints and forecasts: it ends where Kafka or the bridge does."""
@@ -29,6 +33,21 @@ LEARNING_IN_A_GRAPH: Final = Query(
 )
 """A line at 0 with these words, until the first forecast: later it would stretch the axis of the values down to 0."""
 BRIDGES: Final = promql.series(bridge.LINES)
+
+
+def nothing(words: str, exprs: Iterable[str], proof: str = GPUS) -> Query:
+    """A line at 0 with these words, while something is measured and none of a graph's queries has an answer.
+
+    Not at the beginning, when rates have no answer yet.
+
+    Args:
+        words: Such as "no TPU reports".
+        exprs: The queries of the graph.
+        proof: A selector that has a result only while something is measured.
+    """
+    any_row = " or ".join(f"({expr})" for expr in exprs)
+    began = f"and on () group({proof} offset $__rate_interval)"
+    return Query(f"0 * group({proof}) {began} unless on () ({any_row})", words)
 
 
 def row(metric: Metric) -> str:

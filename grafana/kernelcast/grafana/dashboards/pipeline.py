@@ -36,9 +36,9 @@ def first_screen() -> tuple[Placed, ...]:
 
 def rows() -> tuple[Row, ...]:
     """Where losses are, and how each daemon fares."""
-    losses = (_unreadable(), _not_stored(), _shared_identities(), _lost(), _dead_letters(), _messages())
+    losses = (_lost(), _unreadable(), _not_stored(), _dead_letters(), _shared_identities())
     daemon_row = Row("Bridge and predictor", daemons.panels(), collapsed=True)
-    return (Row("Losses", losses, collapsed=True), exporters.row(), probes.row(), daemon_row)
+    return (Row("What is lost, and where", losses, collapsed=True), exporters.row(), probes.row(), daemon_row)
 
 
 def _in_range(
@@ -136,23 +136,11 @@ def _delay() -> Placed:
     return time_series(text, [query], Axis("s", low=0), width=8, height=7)
 
 
-def _messages() -> Placed:
-    text = PanelText("Messages to Kafka", "Messages that Kafka acknowledged, by topic.")
-    acknowledged = promql.rate(promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="acknowledged"',)))
-    return time_series(
-        text,
-        [Query(f"sum by (job, topic) ({acknowledged})", "{{job}} {{topic}}")],
-        Axis("mps", low=0),
-        width=24,
-        height=6,
-    )
-
-
 def _unreadable() -> Placed:
     text = PanelText(
         "Messages that could not be decoded",
         "By topic and error; the messages are in the dead-letter topic.",
-        if_empty=EmptyText("none", liveness.BRIDGES),
+        if_empty=EmptyText("none in this time range", liveness.BRIDGES),
     )
     failures = promql.marked(promql.series(bridge.DECODE_FAILURES))
     query = Query(f"sum by (topic, error) ({failures})", "{{topic}} {{error}}")
@@ -164,7 +152,7 @@ def _not_stored() -> Placed:
         "Points not stored, a second",
         "By cause, without the points that are for the predictor alone. Some older points are normal; second_writer "
         "means that two processes write one series. A limit means that series are missing.",
-        if_empty=EmptyText("none", liveness.BRIDGES),
+        if_empty=EmptyText("none in this time range", liveness.BRIDGES),
     )
     discarded = promql.rate(promql.series(bridge.DISCARDED_POINTS, extra=('cause!="wire_only"',)))
     return time_series(text, [Query(f"sum by (cause) ({discarded}) > 0", "{{cause}}")], Axis("short", low=0))
@@ -175,11 +163,11 @@ def _shared_identities() -> Placed:
         "Identities shared by two live producers",
         "Signs a second that two producers use one job and instance, by sign. A few at a restart are normal; a lasting "
         "line means that each needs its own service.instance.id or host name.",
-        if_empty=EmptyText("none", liveness.BRIDGES),
+        if_empty=EmptyText("none in this time range", liveness.BRIDGES),
     )
     conflicts = promql.rate(promql.series(bridge.IDENTITY_CONFLICTS))
     query = Query(f"sum by (job, instance, sign) ({conflicts}) > 0", "{{job}} {{instance}} {{sign}}")
-    return time_series(text, [query], Axis("eps", low=0))
+    return time_series(text, [query], Axis("eps", low=0), width=24, height=6)
 
 
 def _lost() -> Placed:
@@ -187,7 +175,7 @@ def _lost() -> Placed:
         "Messages lost",
         "Messages that Kafka refused, that never entered the queue, or that a spool dropped. Totals are cumulative: "
         "the next message includes them.",
-        if_empty=EmptyText("none", liveness.BRIDGES),
+        if_empty=EmptyText("none in this time range", liveness.BRIDGES),
     )
     failed = promql.rate(promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="failed"',)))
     dropped = promql.rate(promql.series(runtime.PRODUCER_DROPPED))
@@ -205,8 +193,8 @@ def _dead_letters() -> Placed:
     text = PanelText(
         "Dead letters",
         "Unusable messages that were sent to the dead-letter topic, or dropped beyond its rate limit.",
-        if_empty=EmptyText("none", liveness.BRIDGES),
+        if_empty=EmptyText("none in this time range", liveness.BRIDGES),
     )
     letters = promql.marked(promql.series(runtime.DEADLETTER_MESSAGES))
     query = Query(f"sum by (job, topic, outcome) ({letters})", "{{job}} {{topic}} {{outcome}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True), width=24)
+    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))

@@ -24,16 +24,14 @@ class Row:
     """A titled group of panels; a collapsed one asks Prometheus nothing until it is opened.
 
     Attributes:
-        title: A few words.
+        title: A few words; empty for no bar above the panels, which are then always drawn.
         panels: Its panels, placed from left to right.
         collapsed: Whether the row is closed when the page opens.
-        repeat: Variable; the row is drawn once for each of its chosen values. Empty for once.
     """
 
     title: str
     panels: tuple[Placed, ...]
     collapsed: bool = False
-    repeat: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +121,13 @@ def _laid_out(rows: Iterable[Row]) -> Iterable[Any]:
         bar = core.RowPanel(
             title=row.title, collapsed=row.collapsed, gridPos=core.GridPos(h=1, w=GRID_COLUMNS, x=0, y=top)
         )
-        if row.repeat:
-            bar.repeat = core.Repeat(variable=row.repeat)
-        panels, top = _flow(row.panels, top + 1)
+        panels, top = _flow(row.panels, top + bool(row.title))
         if row.collapsed:
             bar.panels = panels
             yield bar
             top = bar.gridPos.y + 1
         else:
-            yield bar
+            yield from [bar] if row.title else []
             yield from panels
 
 

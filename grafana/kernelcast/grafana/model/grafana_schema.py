@@ -34,6 +34,7 @@ _MEANINGLESS_EMPTY: Final = (
     "transparent",
     "axisLabel",
 )
+_TEXT_KEYS: Final = ("gridPos", "id", "options", "title", "transparent", "type")
 _ROW_KEYS: Final = ("collapsed", "gridPos", "id", "panels", "title", "type")
 
 
@@ -56,10 +57,10 @@ def to_grafana_schema(dashboard: Any) -> dict[str, Any]:
 def _panel_to_grafana_schema(panel: dict[str, Any]) -> dict[str, Any]:
     if panel["type"] == "row":
         row = {key: panel[key] for key in _ROW_KEYS}
-        if panel.get("repeat"):
-            row["repeat"] = panel["repeat"]
         row["panels"] = [_panel_to_grafana_schema(inner) for inner in panel["panels"]]
         return row
+    if panel["type"] == "text":
+        return {key: panel[key] for key in _TEXT_KEYS}
     return {
         key: _without_empty(value)
         for key, value in panel.items()

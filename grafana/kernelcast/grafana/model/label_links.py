@@ -6,20 +6,20 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from kernelcast.grafana.addresses import FORECASTS, GPUS, HINTS, KERNELS, NODE
+from kernelcast.grafana.addresses import GPUS, KERNELS
 from kernelcast.grafana.model.links import OWN_VALUE, Link
 
 _TITLES: Final = {
-    "Hostname": ("Node", NODE),
+    "Hostname": ("Node", GPUS),
     "gpu": ("GPU", GPUS),
-    "program": ("Kernels of this program", KERNELS),
+    "program": ("Program", KERNELS),
     "kernel": ("Kernel", KERNELS),
-    "tunable": ("Hints for this program", HINTS),
-    "metric": ("Forecast", FORECASTS),
+    "tunable": ("Hints for this program", KERNELS),
+    "metric": ("Forecast", GPUS),
 }
 _WITH: Final = {"gpu": ("Hostname",), "tunable": ("program",), "metric": ("Hostname", "gpu")}
 """Labels that a page needs beside the name itself."""
-_ALSO: Final = {"kernel": ("program",), "metric": ("program", "kernel")}
+_ALSO: Final = {"kernel": ("program",)}
 """Labels that make the choice narrower where they are shown."""
 _VARIABLE: Final = {"Hostname": "hostname", "gpu": "gpu", "program": "program", "kernel": "kernel", "metric": "metric"}
 

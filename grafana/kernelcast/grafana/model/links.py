@@ -54,6 +54,28 @@ def to_runbook(alert: str) -> dict[str, Any]:
     return {"title": f"Runbook: {alert}", "url": f"{RUNBOOK}{alert}", "targetBlank": True}
 
 
+def to_runbook_of_value() -> dict[str, Any]:
+    """A link of a cell with an alert's name to its runbook; only where each runbook has an address of its own."""
+    return {"title": "Runbook", "url": f"{RUNBOOK}${{__value.raw}}", "targetBlank": True}
+
+
+def _with_runbooks_of_values(config: dict[str, Any], runbooks_url: str) -> dict[str, Any]:
+    overrides = []
+    for override in config.get("overrides", ()):
+        properties = []
+        for one in override["properties"]:
+            if one["id"] == "links" and one["value"][0]["url"].startswith(RUNBOOK):
+                if not runbooks_url.endswith("/"):
+                    continue
+                (link,) = one["value"]
+                there = {**link, "url": link["url"].replace(RUNBOOK, runbooks_url)}
+                properties.append({"id": "links", "value": [there]})
+            else:
+                properties.append(one)
+        overrides.append({**override, "properties": properties})
+    return {**config, "overrides": overrides} if overrides else config
+
+
 def with_runbooks(panel: dict[str, Any], runbooks_url: str) -> dict[str, Any]:
     """The panel with the addresses of its runbooks; without these links where no address is known.
 
@@ -69,6 +91,8 @@ def with_runbooks(panel: dict[str, Any], runbooks_url: str) -> dict[str, Any]:
         elif runbooks_url:
             links.append({**link, "url": runbook(runbooks_url, alert)})
     changed = {key: value for key, value in panel.items() if key != "links"} | ({"links": links} if links else {})
+    if "fieldConfig" in panel:
+        changed["fieldConfig"] = _with_runbooks_of_values(panel["fieldConfig"], runbooks_url)
     if "panels" in panel:
         changed["panels"] = [with_runbooks(inner, runbooks_url) for inner in panel["panels"]]
     return changed

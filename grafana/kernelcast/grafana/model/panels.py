@@ -163,6 +163,15 @@ def limits(ending: str) -> Json:
     }
 
 
+def named(name: str, steps: ThresholdSteps, *, unit: str = "", words: States | None = None) -> Json:
+    """An override with the colours, unit and words of one of several figures."""
+    levels = [{"color": color, "value": value} for value, color in steps]
+    properties: list[Json] = [{"id": "thresholds", "value": {"mode": "absolute", "steps": levels}}]
+    properties += [{"id": "unit", "value": unit}] if unit else []
+    properties += [{"id": "mappings", "value": [mapping(words)]}] if words else []
+    return {"matcher": {"id": "byName", "options": name}, "properties": properties}
+
+
 def grey(name: str) -> Json:
     """An override that draws the series of this name in grey; it is the remainder of the others."""
     return {
@@ -276,6 +285,13 @@ def mapping(states: States) -> Json:
         for index, (value, (word, color)) in enumerate(states.items())
     }
     return {"type": "value", "options": options}
+
+
+def prose(content: str, *, width: int, height: int) -> Placed:
+    """Text without a title and a frame, in Markdown; it asks nothing."""
+    options = {"mode": "markdown", "content": content}
+    frame: Json = {"title": "", "transparent": True}
+    return Placed(PlainPanel(**frame, panel_type="text", options=options), width, height)
 
 
 def heatmap(text: PanelText, query: Query, unit: str, *, width: int = 12, height: int = 9) -> Placed:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kernelcast.grafana.model import label_links
-from kernelcast.grafana.model.links import Link
+from kernelcast.grafana.model.links import Link, to_runbook_of_value
 from kernelcast.grafana.model.panels import (
     EMPTY,
     Axis,
@@ -36,10 +36,11 @@ class Column:
         bar: Whether a share draws as a bar.
         width: Pixels; 0 takes an equal part of the remaining width.
         least: Pixels below which such a part does not fall; 0 for Grafana's own 150.
-        alarm: The value from which a bar is red.
+        alarm: The value from which a bar is red, or else the number.
         words: Words and colours of its values.
         prefix: Beginning that all its values have, and that is not shown.
         link: Page about the value.
+        runbook: Whether the value is an alert's name, which leads to its runbook.
         decimals: Digits behind the point; None for three significant ones.
     """
 
@@ -53,12 +54,13 @@ class Column:
     words: States = field(default_factory=dict)
     prefix: str = ""
     link: Link | None = None
+    runbook: bool = False
     decimals: int | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the column shows its field unchanged."""
-        return not (self.unit or self.width or self.least or self.words or self.prefix or self.link)
+        return not (self.unit or self.width or self.least or self.words or self.prefix or self.link or self.runbook)
 
     def override(self) -> Json:
         """Returns the column as an entry of `fieldConfig.overrides`."""
@@ -75,8 +77,7 @@ class Column:
                 {"id": "max", "value": 1},
             ]
         if self.alarm is not None:
-            steps = [{"color": "green", "value": None}, {"color": "red", "value": self.alarm}]
-            properties.append({"id": "thresholds", "value": {"mode": "absolute", "steps": steps}})
+            properties += self._thresholds(self.alarm)
         mappings = [mapping(self.words)] if self.words else []
         if self.prefix:
             cut = {"pattern": f"{self.prefix}(.+)", "result": {"index": len(self.words), "text": "$1"}}
@@ -85,6 +86,8 @@ class Column:
             properties.append({"id": "mappings", "value": mappings})
         if any(color for _, color in self.words.values()):
             properties.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
+        if self.runbook:
+            properties.append({"id": "links", "value": [to_runbook_of_value()]})
         if self.link:
             properties.append({"id": "links", "value": [self.link.of_row()]})
         properties += [
@@ -93,6 +96,11 @@ class Column:
             if value
         ]
         return {"matcher": {"id": "byName", "options": self.heading}, "properties": properties}
+
+    def _thresholds(self, alarm: float) -> list[Json]:
+        steps = [{"color": "green" if self.bar else "text", "value": None}, {"color": "red", "value": alarm}]
+        colored = [] if self.bar else [{"id": "custom.cellOptions", "value": {"type": "color-text"}}]
+        return [{"id": "thresholds", "value": {"mode": "absolute", "steps": steps}}, *colored]
 
 
 def table(

@@ -10,7 +10,6 @@ _HINTS: Final = "simulated programs take no hints; the demo's example program do
 
 UNANSWERED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "Pages to retire": "an H100 remaps rows and retires no pages; NVML reports the row as not supported",
         "Memory errors": "it shows errors, one mark for each, and there were none",
         "Measured effect": _HINTS,
         "Hints issued, and their outcomes": _HINTS,
@@ -20,7 +19,6 @@ UNANSWERED: Final[Mapping[str, str]] = MappingProxyType(
 
 UNANSWERED_IN_DEMO: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "Pages to retire": UNANSWERED["Pages to retire"],
         "Memory errors": UNANSWERED["Memory errors"],
         "Coverage of past intervals": "a share needs more forecasts that were compared with what came",
     }
@@ -30,18 +28,16 @@ UNANSWERED_IN_DEMO: Final[Mapping[str, str]] = MappingProxyType(
 _OF_GPUS: Final = "its state as the GPU itself reports it; a forecast is one state of several"
 _AGE: Final = "it says how old the newest sample is"
 _BY_READER: Final = "a line for each reader; the stopped one has none"
-_SCRAPED: Final = "without the bridge's count it is of exporters that Prometheus reads itself"
 
 SHOWN_WITHOUT: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
-        "predictor": {"State": _OF_GPUS, "Worst first": _OF_GPUS, "Waiting on Kafka": _BY_READER},
-        "bridge": {"Age of the data": _AGE, "Producers": _SCRAPED, "Waiting on Kafka": _BY_READER},
+        "predictor": {"Worst first": _OF_GPUS, "Waiting on Kafka": _BY_READER},
+        "bridge": {"Data": _AGE, "Waiting on Kafka": _BY_READER},
         "exporter": {
-            "Age of the data": _AGE,
-            "Producers": "it counts the silent ones",
+            "Data": "it says how old the newest sample is, and how many producers are silent",
             "Lost in this range": "it counts what every daemon has lost in this time, also one that has ended",
         },
-        "kafka": {"Age of the data": _AGE, "Producers": _SCRAPED},
+        "kafka": {"Data": _AGE},
     }
 )
 """Reasons by service and title: panels that name metrics which end with it, and show something while it is stopped."""

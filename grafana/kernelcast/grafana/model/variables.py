@@ -79,6 +79,7 @@ class RankedVariable:
         expr: PromQL; each result has the label.
         label: The label.
         words: Label with the text that people read instead of the value; empty for the value itself.
+        several: Whether more than one may be chosen; the first one is when the page opens.
     """
 
     name: str
@@ -86,6 +87,7 @@ class RankedVariable:
     expr: str
     label: str
     words: str = ""
+    several: bool = False
 
     def to_json_data(self) -> dict[str, Any]:
         """Returns the variable for grafanalib's JSON encoder."""
@@ -106,7 +108,7 @@ class RankedVariable:
             "hide": 0,
             "skipUrlSync": False,
             "options": [],
-            "multi": False,
+            "multi": self.several,
             "includeAll": False,
             "current": {},
         }

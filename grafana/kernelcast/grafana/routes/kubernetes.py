@@ -20,6 +20,7 @@ FOLDER_ANNOTATION: Final = "grafana_folder"
 _OPERATOR: Final = "monitoring.coreos.com/v1"
 _PLACES: Final = "container|endpoint|namespace|node|pod|service"
 """Labels that the operator adds to a target. Ours name the pod of a program; the exporter's pod must not fill them."""
+_OPERATORS_NAMES: Final = {"source_labels": "sourceLabels", "target_label": "targetLabel"}
 _HEADING: Final = "Made by `kernelcast {command}`."
 
 
@@ -77,10 +78,10 @@ def _endpoint(job: str, service: Targets, site: Site) -> dict[str, Any]:
     endpoint |= _secured(service.access, site.kubernetes)
     endpoint |= {"honorLabels": True} if series.get("honor_labels") else {}
     endpoint["relabelings"] = [{"action": "labeldrop", "regex": _PLACES}]
-    dropped: Sequence[Mapping[str, Any]] = series.get("metric_relabel_configs", ())
-    if dropped:
+    relabelled: Sequence[Mapping[str, Any]] = series.get("metric_relabel_configs", ())
+    if relabelled:
         endpoint["metricRelabelings"] = [
-            {"sourceLabels": one["source_labels"], "regex": one["regex"], "action": one["action"]} for one in dropped
+            {_OPERATORS_NAMES.get(key, key): value for key, value in one.items()} for one in relabelled
         ]
     return endpoint
 

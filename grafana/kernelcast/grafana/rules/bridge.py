@@ -15,14 +15,14 @@ _NEARLY_FULL: Final = 0.9
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
-    """Alerts: bridge down, without Kafka, behind, nearly full; messages and producers with defects."""
+    """Alerts: bridge down, without Kafka, nearly full; messages and producers with defects."""
     down, away = _down(profile), _kafka_away()
     works = f'up{{job="{profile.jobs.bridge}"}} == 1', f"{promql.name(bridge.KAFKA_OUTAGE)} == 0"
     all_of_them = (
         of_all(down, name="KernelcastAllBridgesDown", works=works[0], service="bridge"),
         of_all(away, name="KernelcastAllBridgesWithoutKafka", works=works[1], service="bridge's connection to Kafka"),
     )
-    own = (down, away, *all_of_them, _not_ready(), _not_exposed(), _nearly_full())
+    own = (down, away, *all_of_them, _not_exposed(), _nearly_full())
     others = (
         _second_writer(profile),
         _unkeyed(profile),
@@ -69,21 +69,6 @@ def _kafka_away() -> AlertRule:
     )
 
 
-def _not_ready() -> AlertRule:
-    return AlertRule(
-        name="KernelcastBridgeNotReady",
-        expr=f"{promql.name(bridge.CAUGHT_UP)} == 0",
-        hold_seconds=10 * MINUTE,
-        severity=AlertSeverity.WARNING,
-        summary="The bridge at {{ $labels.instance }} does not catch up with Kafka",
-        description="Its group membership keeps changing, or it reads more slowly than exporters write. Partitions "
-        "stay hidden until they have caught up.",
-        action="Look at its rebalances and its lag; add an instance to the consumer group, or find the reason why "
-        "one leaves and joins repeatedly.",
-        dashboard=PIPELINE,
-    )
-
-
 def _not_exposed() -> AlertRule:
     exposed = f'sum by (job) ({promql.name(bridge.PARTITIONS)}{{state="exposed"}})'
     on_kafka = f"sum by (job) (max by (job, topic) ({promql.name(bridge.TOPIC_PARTITIONS)}))"
@@ -110,8 +95,8 @@ def _nearly_full() -> AlertRule:
         severity=AlertSeverity.WARNING,
         summary="The bridge at {{ $labels.instance }} has used {{ $value | humanizePercentage }} of its limit of "
         "{{ $labels.limit }}",
-        description="At the limit new series are refused and counted, so that Prometheus's own limit does not fail "
-        "the scrape.",
+        description=f"It warns from {_NEARLY_FULL * 100:g} % on. At the limit new series are refused and counted, "
+        "so that Prometheus's own limit does not fail the scrape.",
         action="Find the metric or producer that grew, lower its --kernels, or raise the bridge's limit and memory.",
         dashboard=PIPELINE,
     )

@@ -15,21 +15,28 @@ _STALE_RATIO: Final = 0.75
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
-    """Alerts: exporter failing, NVML hung or unusable, labels stale, socket full, spool filling, spool dropping."""
+    """Alerts: exporter failing, NVML hung or unusable, socket full, spool filling, spool dropping."""
     spool = (_spool_filling(profile), _spool_dropping(profile))
-    own = (_ticks(profile), _hung(), _unusable(), _attribution(), _refused(profile))
+    own = (_failing(profile), _hung(), _unusable(), _refused(profile))
     return (*own, *spool)
 
 
-def _ticks(profile: Profile) -> AlertRule:
+def _failing(profile: Profile) -> AlertRule:
+    failed = f"increase({promql.name(exporter.TICK_ERRORS)}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0"
+    stale = f"{promql.name(exporter.ATTRIBUTION_AGE)} > {_STALE_RATIO} * {promql.name(exporter.ATTRIBUTION_KEPT)}"
     return AlertRule(
         name="KernelcastExporterFailing",
-        expr=f"increase({promql.name(exporter.TICK_ERRORS)}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
+        expr=f"{failed} or {stale}",
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary="The exporter at {{ $labels.instance }} cannot read one of its sources",
-        description="Intervals end in an error, and nothing is published for them.",
-        action="Read its log; `kernelcast doctor` on that node checks driver, NVML, socket and Kafka.",
+        summary="The exporter at {{ $labels.instance }} cannot read {{ with $labels.source }}the users of its GPUs: "
+        "{{ . }} has not answered for {{ $value | humanizeDuration }}{{ else }}one of its sources: "
+        "{{ $value | humanize }} intervals failed{{ end }}",
+        description="Intervals end in an error, and nothing is published for them; or the kubelet or the jobs' mapping "
+        f"does not answer for {_STALE_RATIO * 100:g} % of kernelcast_exporter_attribution_kept_seconds, after which "
+        "series lose the labels pod, namespace, container or job.",
+        action="Run `kernelcast doctor` on that node: it checks driver, NVML, kubelet, mapping directory, socket and "
+        "Kafka. Then read the exporter's log.",
         dashboard=PIPELINE,
     )
 
@@ -37,6 +44,7 @@ def _ticks(profile: Profile) -> AlertRule:
 def _hung() -> AlertRule:
     return AlertRule(
         name="KernelcastNvmlHung",
+        who="operators of the GPUs",
         # The host's name, which alerts about its GPUs have too; an exporter is scraped at it, or at an address.
         expr=f'label_replace({promql.name(exporter.NVML_HUNG)} == 1, "Hostname", "$1", "instance", "([^:]+).*")',
         hold_seconds=MINUTE,
@@ -55,6 +63,7 @@ def _hung() -> AlertRule:
 def _unusable() -> AlertRule:
     return AlertRule(
         name="KernelcastNvmlUnusable",
+        who="operators of the GPUs",
         expr=f"{promql.name(exporter.NVML_UNUSABLE)} == 1",
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
@@ -67,23 +76,6 @@ def _unusable() -> AlertRule:
             '"Driver/library version mismatch": reboot, or stop all programs on the GPUs and load the module again.',
             "In a container: give it the GPUs. A node whose GPUs are not to be read: set exporter.nvml to off.",
         ),
-    )
-
-
-def _attribution() -> AlertRule:
-    return AlertRule(
-        name="KernelcastAttributionStale",
-        expr=f"{promql.name(exporter.ATTRIBUTION_AGE)} > {_STALE_RATIO} * {promql.name(exporter.ATTRIBUTION_KEPT)}",
-        hold_seconds=5 * MINUTE,
-        severity=AlertSeverity.WARNING,
-        summary="The exporter at {{ $labels.instance }} cannot read the users of its GPUs: {{ $labels.source }} does "
-        "not answer",
-        description="The last answer is {{ $value | humanizeDuration }} old. Beyond "
-        "kernelcast_exporter_attribution_kept_seconds the series lose the labels pod, namespace, container or job, and "
-        "become new series without them.",
-        action="kubelet: check that it runs and that the exporter may use its socket (`kernelcast doctor` on that "
-        "node). jobs: check that the mapping directory is mounted and readable.",
-        dashboard=PIPELINE,
     )
 
 

@@ -4,10 +4,11 @@ Limits that are passed and hardware faults wait for none of these. While no pred
 finding is over: its alert goes on, for five days at most, and says so.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.addresses import FORECASTS, PIPELINE
+from kernelcast.grafana.addresses import GPUS, KERNELS, PIPELINE
 from kernelcast.grafana.rules.absence import fired_lately
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile, duration
 from kernelcast.wire.catalogue import kernel
@@ -82,7 +83,7 @@ def _rule(  # noqa: PLR0913  what differs between alerts about findings
         action=_first(),
         first=first,
         subject=("Hostname", "gpu", "metric"),
-        dashboard=FORECASTS,
+        dashboard=GPUS,
         steps=_ADVISED,
     )
 
@@ -102,8 +103,9 @@ def _passed(profile: Profile) -> AlertRule:
 
 def _imminent(profile: Profile) -> AlertRule:
     soon = profile.thresholds.breach_soon_seconds
-    nearly_sure = f"{_expected('0.9', _PAGE, _NO_KERNEL)} - time() < {soon:g}"
-    left = f"clamp_min({_expected('0.5', _PAGE, _NO_KERNEL)} - time(), 0) and ({nearly_sure})"
+    matchers = (_PAGE, 'state="predicted"', _NO_KERNEL)
+    nearly_sure = f"{_expected('0.9', *matchers)} - time() < {soon:g}"
+    left = f"clamp_min({_expected('0.5', *matchers)} - time(), 0) and ({nearly_sure})"
     return _rule(
         profile,
         name="KernelcastBreachImminent",
@@ -133,7 +135,7 @@ def _predicted(profile: Profile) -> AlertRule:
 
 
 def _slower(profile: Profile) -> AlertRule:
-    return _rule(
+    rule = _rule(
         profile,
         name="KernelcastWorkSlower",
         expr=_since(_PAGE, 'state=~"passed|observed"', _KERNEL),
@@ -144,6 +146,7 @@ def _slower(profile: Profile) -> AlertRule:
         "the time since then.",
         first="Today: what the cause says; the message has it.",
     )
+    return replace(rule, subject=("Hostname", "gpu", "program"), dashboard=KERNELS)
 
 
 def _fault(profile: Profile) -> AlertRule:
@@ -177,6 +180,7 @@ def _ticket(profile: Profile) -> AlertRule:
 def _held() -> AlertRule:
     return AlertRule(
         name="KernelcastPagesHeld",
+        who="operators of kernelcast",
         expr=f"sum({promql.name(rows.FINDINGS_HELD)}) > 0",
         hold_seconds=0,
         severity=AlertSeverity.WARNING,

@@ -37,6 +37,8 @@ _JITTER_SECONDS: Final = 60
 _HARDWARE: Final = xids.numbers(urgent=True)
 _APPLICATION: Final = xids.numbers(XidSubject.PROGRAM)
 _WATCHED: Final = xids.numbers() - _HARDWARE - _APPLICATION
+_DOUBLE_BIT: Final = 48
+_CONTAINED: Final = 94
 _RETURNS: Final = "If the error returns, run NVIDIA's diagnostics (dcgmi diag -r 3) and have the GPU replaced."
 
 
@@ -81,15 +83,25 @@ def _while_unrecovered(matcher: str) -> str:
     return f"({' or '.join(recent)}) and on (Hostname, UUID) {subjects}"
 
 
+def _contained(profile: Profile) -> str:
+    """GPUs that lately contained a memory error: only the program that was hit needs a restart."""
+    seconds = _LASTS // profile.shrink
+    last = (f'{promql.name(metric)}{{xid="{_CONTAINED}"}}' for metric in (gpu.XID_LAST, gpu.KERNEL_LOG_XID_LAST))
+    return " or ".join(f"time() - {one} < {seconds}" for one in last)
+
+
 def _numbers(codes: Iterable[int]) -> str:
     return "|".join(map(str, sorted(codes)))
 
 
 def _hardware(profile: Profile) -> AlertRule:
     matcher = f'xid=~"{_numbers(_HARDWARE)}"'
+    others = f'xid=~"{_numbers(_HARDWARE - {_DOUBLE_BIT})}"'
+    counted = _xids(f'xid="{_DOUBLE_BIT}"', profile)
+    double_bit = f"({counted}) unless on (Hostname, UUID) ({_contained(profile)})"
     return AlertRule(
         name="KernelcastGpuXidHardware",
-        expr=f"{_xids(matcher, profile)} or {_while_unrecovered(matcher)}",
+        expr=f"{_xids(others, profile)} or {double_bit} or {_while_unrecovered(matcher)}",
         hold_seconds=0,
         keep_seconds=_KEPT_SECONDS,
         severity=AlertSeverity.CRITICAL,
@@ -131,6 +143,7 @@ def _other(profile: Profile) -> AlertRule:
 def _application(profile: Profile) -> AlertRule:
     return AlertRule(
         name="KernelcastGpuXidApplication",
+        who="owner of the program",
         expr=_xids(f'xid=~"{_numbers(_APPLICATION)}"', profile),
         hold_seconds=0,
         severity=AlertSeverity.INFO,
@@ -151,10 +164,11 @@ def _uncorrectable(profile: Profile) -> AlertRule:
         expr=promql.happened(errors, of="Hostname, UUID", by="Hostname, gpu, UUID", window=window, known=window),
         hold_seconds=0,
         keep_seconds=KEPT_SECONDS,
-        severity=AlertSeverity.CRITICAL,
-        summary=f"{_GPU} had uncorrectable memory errors",
-        description="Double-bit errors were counted within a day: data was lost, and the program that used it has "
-        "failed. The counters table must have the row DCGM_FI_DEV_ECC_DBE_VOL_TOTAL.",
+        severity=AlertSeverity.WARNING,
+        summary=f"{_GPU} had {{{{ $value | humanize }}}} uncorrectable memory errors within a day",
+        description="Data was lost, and the program that used it has failed. The GPU handled the error; where it could "
+        "not, an alert about an XID, a failed row or a recovery says so. The counters table must have the row "
+        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL.",
         action="Restart the programs that ran on it, and reset the GPU when it is idle.",
         subject=_SUBJECT,
         dashboard=GPUS,

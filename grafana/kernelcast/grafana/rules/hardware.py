@@ -14,7 +14,7 @@ from kernelcast.grafana.rules.model import (
     duration,
 )
 from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED, RATE_WINDOW_SECONDS
-from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.catalogue.devices import device, gpu, health
 
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT = ("Hostname", "gpu")
@@ -32,57 +32,76 @@ _POWER_CAP_BIT = 4
 """NVML API reference, nvmlClocksEventReasons: 0x4, the power cap."""
 _REPLAYS_PER_MINUTE = 8
 """DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_PCIREPLAY_RATE, above which its health check warns."""
+_SINGLE_BITS_PER_MINUTE = 10
+"""DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_SBE_RATE, above which its health check warns."""
+_IN_SMI = (
+    "`nvidia-smi -q` shows state, status, clique and cluster under Fabric. in_progress is usual where a partition of "
+    "the fabric is activated only with a job."
+)
 _NANOSECONDS = "1e9"
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Silence, throttling, memory, failed rows, rows that cannot be read."""
-    limits = (_throttling(profile), _heat(profile), _narrow_link(), _pcie_replays(profile))
-    memory = (_memory(profile), _remap_failure(), _waiting_for_reset())
-    absent = (_down(), _silent(profile), _needs_recovery(), _unmeasured())
+    limits = (_throttling(profile), _pcie_link(profile), _fabric())
+    memory = (_memory(profile), _remap_failure(), _waiting_for_reset(), _single_bits(profile))
+    absent = (_down(profile), _needs_recovery(), _unmeasured())
     return (*absent, *limits, *memory, _unreadable(), _idle(profile))
 
 
 def _throttling(profile: Profile) -> AlertRule:
-    # One alert for a GPU: heat has two reasons, one after the other, which would be two messages about one cause.
+    """One alert for a GPU: heat has two reasons, one after the other, and a time that is lost, with short breaks."""
+    limit = profile.thresholds.heat_ratio
     # The text of the last evaluation stays while the alert is kept. Recordings may be written between the condition
     # and its text, so the text looks back over two of them.
     recorded = f"{CLOCK_EVENT}{{Hostname=%q, gpu=%q}}[{duration(2 * profile.evaluation_seconds)}]"
     of_gpu = f'printf "max by (reason) (max_over_time({recorded})) == 1" $labels.Hostname $labels.gpu'
     reasons = f'query ({of_gpu}) | sortByLabel "reason"'
+    lost = f"rate({promql.name(device.THERMAL_VIOLATION)}[{profile.window(2 * RATE_WINDOW_SECONDS)}])"
+    # Readings are a little later or earlier than their scrapes: a GPU at reduced clocks all the time had 107 %.
+    share = f"clamp_max(max by (Hostname, gpu, UUID) ({lost}) / {_NANOSECONDS}, 1) > {limit:g}"
     return AlertRule(
         name="KernelcastGpuThrottling",
-        expr=f"max by (Hostname, gpu, UUID) ({CLOCK_EVENT}) == 1",
+        expr=f"max by (Hostname, gpu, UUID) ({CLOCK_EVENT}) == 1 or {share}",
         hold_seconds=5 * MINUTE,
-        keep_seconds=KEPT_SECONDS + RATE_WINDOW_SECONDS,  # as long as `_heat`, which it silences
+        keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.WARNING,
-        summary=f"{_GPU} runs at reduced clocks{{{{ with {reasons} }}}}:{{{{ range . }}}} {{{{ .Labels.reason }}}}"
-        "{{ end }}{{ end }}",
-        description="The driver has lowered the clocks for these reasons without a break. The power cap, which is "
-        "normal under load, is not counted.",
-        action="Compare temperature and power with the node's other GPUs: thermal reasons point to cooling or "
+        summary=f"{_GPU} runs at reduced clocks {{{{ $value | humanizePercentage }}}} of the time"
+        f"{{{{ with {reasons} }}}}:{{{{ range . }}}} {{{{ .Labels.reason }}}}{{{{ end }}}}{{{{ end }}}}",
+        description="The driver has lowered the clocks without a break, or because of temperature for more than "
+        f"{limit * 100:g} % of ten minutes. The power cap, which is normal under load, is not counted.",
+        action="Compare temperature and power with the node's other GPUs: thermal reasons point to fans, air flow or "
         "neighbours, a power brake to the supply. Move the job if it waits for this GPU.",
         subject=_SUBJECT,
         dashboard=GPUS,
     )
 
 
-def _down() -> AlertRule:
+def _down(profile: Profile) -> AlertRule:
+    """A GPU that does not answer, or of which nothing is heard while the node's others report."""
+    name, seen = "KernelcastGpuDown", promql.measured()
+    recently = lately(name, promql.measured_within, by="Hostname, gpu, UUID", profile=profile)
+    detached = f"present_over_time({promql.name(gpu.GPU_DETACHED)}[{profile.window(HOUR)}])"
+    expected = f"{recently} unless on (Hostname, UUID) {seen} unless on (Hostname, UUID) {detached}"
     return AlertRule(
-        name="KernelcastGpuDown",
-        expr=f"max by (Hostname, gpu, UUID) ({promql.name(gpu.GPU_UP)}) == 0",
+        name=name,
+        expr=f"max by (Hostname, gpu, UUID) ({promql.name(gpu.GPU_UP)}) == 0 or ({expected}) and on (Hostname) {seen}",
         hold_seconds=2 * MINUTE,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.CRITICAL,
-        summary=f"{_GPU} does not answer",
-        description="The exporter knows this GPU and gets no answer: it fell off the bus, is being reset, its driver "
-        "is gone, or NVML hangs on it. A GPU that was released, or taken from the driver in order, has "
-        "kernelcast_gpu_detached instead.",
+        summary=f"{_GPU} {{{{ if eq $value 0.0 }}}}does not answer{{{{ else }}}}stopped reporting while the node's "
+        "other GPUs report{{ end }}",
+        description="The exporter knows this GPU and gets no answer, or nothing of it is reported any more: it fell "
+        "off the bus, is being reset, its driver is gone, or NVML hangs on it. A GPU that was released, or taken from "
+        "the driver in order, has kernelcast_gpu_detached instead.",
         action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node shows "
         "NVML's answers.",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=_GONE,
+        steps=(
+            *_GONE,
+            "If the GPU was removed on purpose while no exporter ran, silence the alert; it ends after five days.",
+        ),
     )
 
 
@@ -106,69 +125,34 @@ def _unmeasured() -> AlertRule:
     )
 
 
-def _silent(profile: Profile) -> AlertRule:
-    seen = promql.measured()
-    recently = lately("KernelcastGpuSilent", promql.measured_within, by="Hostname, gpu, UUID", profile=profile)
-    detached = f"present_over_time({promql.name(gpu.GPU_DETACHED)}[{profile.window(HOUR)}])"
-    expected = f"{recently} unless on (Hostname, UUID) {seen} unless on (Hostname, UUID) {detached}"
-    return AlertRule(
-        name="KernelcastGpuSilent",
-        expr=f"({expected}) and on (Hostname) {seen}",
-        hold_seconds=2 * MINUTE,
-        keep_seconds=KEPT_SECONDS,
-        severity=AlertSeverity.CRITICAL,
-        summary=f"{_GPU} stopped reporting while the node's other GPUs report",
-        description="The GPU reported, and stopped. Its node and the exporter run, and do not report it as gone.",
-        action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node shows "
-        "NVML's answers.",
-        subject=_SUBJECT,
-        dashboard=GPUS,
-        steps=(
-            *_GONE,
-            "If the GPU was removed on purpose while no exporter ran, silence the alert; it ends after five days.",
-        ),
-    )
-
-
-def _narrow_link() -> AlertRule:
-    """By width, which does not change with load; a link's generation is lowered while the GPU is idle."""
+def _pcie_link(profile: Profile) -> AlertRule:
+    """By width, which does not change with load, and by retries; a link's generation is lowered while it is idle."""
     width, widest = promql.name(device.PCIE_LINK_WIDTH), promql.name(device.PCIE_MAX_LINK_WIDTH)
     own = f"min by (Hostname, gpu, UUID, modelName) ({width})"
     below_own = f"{own} < on (Hostname, UUID) group_left () max by (Hostname, UUID) ({widest})"
     below_peers = f"{own} < on (modelName) group_left () max by (modelName) ({width})"
+    narrow = f"max by (Hostname, gpu, UUID) (({below_own}) or ({below_peers}))"
+    a_minute = f"{MINUTE} * rate({promql.name(device.PCIE_REPLAY)}[{profile.window(10 * MINUTE)}])"
+    retried = f"max by (Hostname, gpu, UUID) ({a_minute}) > {_REPLAYS_PER_MINUTE}"
     return AlertRule(
-        name="KernelcastGpuPcieLinkNarrow",
-        expr=f"({below_own}) or ({below_peers})",
+        name="KernelcastGpuPcieLinkDegraded",
+        expr=f'label_replace({narrow}, "problem", "lanes", "", "") '
+        f'or label_replace({retried}, "problem", "retries", "", "") unless on (Hostname, gpu, UUID) {narrow}',
         hold_seconds=10 * MINUTE,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.WARNING,
-        summary=f"{_GPU} has only {{{{ $value }}}} PCIe lanes",
-        description="The link is narrower than GPU and slot allow, or than that of another GPU of the same model. "
-        "Copies between host and GPU take longer in proportion.",
-        action="Compare `nvidia-smi -q` (GPU Link Info) with the slot's own width. Reseat the card or its riser, and "
-        "look for PCIe errors in the kernel's log; if the slot is narrow by design, silence the alert.",
+        summary='{{ if eq $labels.problem "lanes" }}' + f"{_GPU} has only {{{{ $value }}}} PCIe lanes"
+        f"{{{{ else }}}}The PCIe link of {_GPU} sends packets again, {{{{ $value | humanize }}}} times a minute"
+        "{{ end }}",
+        description="The link is narrower than GPU and slot allow, or than that of another GPU of the same model, or "
+        f"it retries more than {_REPLAYS_PER_MINUTE} times a minute: its signal is bad. Copies between host and GPU "
+        "take longer, and the link may lose lanes, or the GPU.",
+        action="Look for PCIe errors (AER) in the kernel's log; reseat the card or its riser, and replace it if they "
+        "return. If the slot is narrow by design (`nvidia-smi -q`, GPU Link Info), silence the alert.",
         subject=_SUBJECT,
         dashboard=GPUS,
-        source="NVML API reference, nvmlDeviceGetMaxPcieLinkWidth: of device and system together",
-    )
-
-
-def _pcie_replays(profile: Profile) -> AlertRule:
-    replays = promql.name(device.PCIE_REPLAY)
-    a_minute = f"{MINUTE} * rate({replays}[{profile.window(10 * MINUTE)}])"
-    return AlertRule(
-        name="KernelcastGpuPcieReplays",
-        expr=f"max by (Hostname, gpu, UUID) ({a_minute}) > {_REPLAYS_PER_MINUTE}",
-        hold_seconds=5 * MINUTE,
-        severity=AlertSeverity.WARNING,
-        summary=f"The PCIe link of {_GPU} sends packets again, {{{{ $value | humanize }}}} times a minute",
-        description=f"More than {_REPLAYS_PER_MINUTE} retries a minute: the signal of the link is bad. Copies between "
-        "host and GPU take longer, and the link may lose lanes, or the GPU.",
-        action="Look for PCIe errors (AER) in the kernel's log; reseat the card or its riser, and replace it if the "
-        "retries return.",
-        subject=_SUBJECT,
-        dashboard=GPUS,
-        source="NVIDIA/DCGM, DCGM_LIMIT_MAX_PCIREPLAY_RATE: 8 replays a minute are the most that is recommended",
+        source="NVML API reference, nvmlDeviceGetMaxPcieLinkWidth: of device and system together; NVIDIA/DCGM, "
+        "DCGM_LIMIT_MAX_PCIREPLAY_RATE: 8 replays a minute are the most that is recommended",
     )
 
 
@@ -176,7 +160,7 @@ def _needs_recovery() -> AlertRule:
     return AlertRule(
         name="KernelcastGpuNeedsRecovery",
         expr=f"max by (Hostname, gpu, UUID) ({promql.name(device.RECOVERY_ACTION)}) > 0",
-        hold_seconds=MINUTE,
+        hold_seconds=15 * MINUTE,  # longer than a planned reset; an XID that asks for one is announced at once
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.CRITICAL,
         summary=f"{_GPU} needs to be recovered: {_RECOVERY}",
@@ -186,25 +170,6 @@ def _needs_recovery() -> AlertRule:
         dashboard=GPUS,
         steps=(RELEASE_FIRST,),
         source="nvml.h, nvmlDeviceGpuRecoveryAction_t",
-    )
-
-
-def _heat(profile: Profile) -> AlertRule:
-    lost = f"rate({promql.name(device.THERMAL_VIOLATION)}[{profile.window(RATE_WINDOW_SECONDS)}])"
-    # Readings are a little later or earlier than their scrapes: a GPU at reduced clocks all the time had 107 %.
-    share = f"clamp_max(max by (Hostname, gpu, UUID) ({lost}) / {_NANOSECONDS}, 1)"
-    return AlertRule(
-        name="KernelcastGpuTimeLostToHeat",
-        expr=f"{share} > {profile.thresholds.heat_ratio:g}",
-        hold_seconds=15 * MINUTE,
-        keep_seconds=KEPT_SECONDS,
-        severity=AlertSeverity.WARNING,
-        summary=f"{_GPU} loses {{{{ $value | humanizePercentage }}}} of its time to heat",
-        description="The driver counts the time at reduced clocks because of temperature, including the time "
-        "between two samples. The counters table must have the row DCGM_FI_DEV_THERMAL_VIOLATION.",
-        action="Check fans, air flow and inlet temperature of the node, then the GPU's neighbours.",
-        subject=_SUBJECT,
-        dashboard=GPUS,
     )
 
 
@@ -229,6 +194,7 @@ def _memory(profile: Profile) -> AlertRule:
     limit = profile.thresholds.memory_used_ratio
     return AlertRule(
         name="KernelcastGpuMemoryNearlyFull",
+        who="owner of the program",
         expr=f"{MEMORY_USED} > {limit:g} and deriv({MEMORY_USED}[{profile.window(5 * MINUTE)}]) > 0",
         hold_seconds=10 * MINUTE,
         keep_seconds=KEPT_SECONDS,
@@ -278,6 +244,47 @@ def _waiting_for_reset() -> AlertRule:
     )
 
 
+def _single_bits(profile: Profile) -> AlertRule:
+    a_minute = f"{MINUTE} * rate({promql.name(device.ECC_SBE_VOLATILE)}[{profile.window(10 * MINUTE)}])"
+    return AlertRule(
+        name="KernelcastGpuSingleBitStorm",
+        expr=f"max by (Hostname, gpu, UUID) ({a_minute}) > {_SINGLE_BITS_PER_MINUTE}",
+        hold_seconds=5 * MINUTE,
+        severity=AlertSeverity.WARNING,
+        summary=f"The memory of {_GPU} has {{{{ $value | humanize }}}} single-bit errors a minute",
+        description=f"More than {_SINGLE_BITS_PER_MINUTE} errors a minute are corrected. Programs are not affected; "
+        "such a memory often has uncorrectable errors later. The counters table has to name "
+        f"{promql.name(device.ECC_SBE_VOLATILE)}.",
+        action="Drain the GPU when its job has ended, reset it, and run NVIDIA's diagnostics; replace it if the errors "
+        "return.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+    )
+
+
+def _fabric() -> AlertRule:
+    place = promql.name(health.FABRIC)
+    outside = (
+        f'{place}{{state!="{health.COMPLETED}"}} or {place}{{state="{health.COMPLETED}", status!="{health.SUCCESS}"}}'
+    )
+    return AlertRule(
+        name="KernelcastGpuFabricNotCompleted",
+        expr=f"max by (Hostname, gpu, UUID, state, status) ({outside}) == 1",
+        hold_seconds=10 * MINUTE,
+        keep_seconds=KEPT_SECONDS,
+        severity=AlertSeverity.CRITICAL,
+        summary=f"{_GPU} is not in its NVLink fabric: {{{{ $labels.state }}}}, {{{{ $labels.status }}}}",
+        description="The GPU is behind NVLink switches and has not been registered in their fabric, or with an error. "
+        "CUDA programs on it fail at their start (error 802), or reach other GPUs over PCIe alone.",
+        action="Look at the fabric manager on that node (`systemctl status nvidia-fabricmanager`, "
+        "/var/log/fabricmanager.log; for NVLink between nodes: of the switches), restart it, then reset the GPUs.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+        steps=(_IN_SMI, RELEASE_FIRST),
+        source="NVML API reference, nvmlGpuFabricInfo_v3_t; NVIDIA/NVSentinel, issue 883; Azure/azhpc-images, 506",
+    )
+
+
 def _idle(profile: Profile) -> AlertRule:
     hours = profile.thresholds.idle_hours
     owner = "Hostname, gpu, UUID, namespace, pod, hpc_job"
@@ -286,9 +293,14 @@ def _idle(profile: Profile) -> AlertRule:
     busiest = " or ".join(f"max_over_time({name}[{window}])" for name in names)
     # An owner that has left has samples in the window for as long as the alert waits.
     still = " or ".join(f"present_over_time({name}[{now}])" for name in names)
+    labelled = f"max by ({owner}) ({busiest}) < 1 and on ({owner}) ({still})"
+    # Where owners have series of their own, those of the GPU go on from one owner to the next.
+    idle = f"max by (Hostname, UUID) (max_over_time({promql.name(device.GPU_UTIL)}[{window}])) < 1"
+    joined = f"max by ({owner}) ({promql.name(gpu.OWNER)}) * on (Hostname, UUID) group_left () ({idle})"
     return AlertRule(
         name="KernelcastGpuIdleAllocated",
-        expr=f"max by ({owner}) ({busiest}) < 1 and on ({owner}) ({still})",
+        who="owner of the pod or job",
+        expr=f"{labelled} or {joined}",
         hold_seconds=int(hours * HOUR),
         severity=AlertSeverity.INFO,
         summary=f"{_GPU} is allocated to {{{{ $labels.namespace }}}}{{{{ $labels.hpc_job }}}} and idle",

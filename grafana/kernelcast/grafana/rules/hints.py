@@ -1,7 +1,7 @@
 """The alert about tuning hints that wait for a person; programs protect themselves from all others."""
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.addresses import HINTS
+from kernelcast.grafana.addresses import KERNELS
 from kernelcast.grafana.rules.model import HOUR, AlertRule, AlertSeverity, Profile
 from kernelcast.wire.catalogue import forecast
 
@@ -15,6 +15,7 @@ def _unanswered() -> AlertRule:
     pending = promql.name(forecast.APPROVAL_PENDING)
     return AlertRule(
         name="KernelcastHintWaitsForApproval",
+        who="owner of the program",
         expr=f"min without (instance) ({pending})",
         hold_seconds=HOUR,
         severity=AlertSeverity.WARNING,
@@ -24,5 +25,5 @@ def _unanswered() -> AlertRule:
         action="Run `kernelcast hints explain {{ $labels.hint_id }}`, ask the program's owner, then "
         "`kernelcast hints approve` or `kernelcast hints reject`.",
         subject=("program",),
-        dashboard=HINTS,
+        dashboard=KERNELS,
     )

@@ -12,7 +12,7 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.rules import standing
 from kernelcast.grafana.rules.model import Profile, RecordingRule, RuleGroup
 from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.peaks import PEAKS, PRECISIONS
 
 OWNER: Final = "gpu:kernelcast_allocated_gpus:owner"
@@ -110,7 +110,7 @@ def _flops(window: str) -> tuple[RecordingRule, ...]:
 
 def _owners() -> str:
     """One owner for each allocated GPU: a GPU that several share is booked on one of them."""
-    rows = [promql.name(row) for row in promql.GPU_ROWS]
+    rows = [promql.name(row) for row in (*promql.GPU_ROWS, gpu.OWNER)]
     held = " or ".join(f"{row}{{{holds}}}" for holds in _HOLDS for row in rows)
     owned = f"topk by ({_GPU}) (1, group by ({_GPU}, namespace, {TEAM}, hpc_job) ({held}))"
     user = f'topk by ({_GPU}) (1, group by ({_GPU}, user) ({promql.name(kernel.PROBE_USER)}{{user!=""}}))'

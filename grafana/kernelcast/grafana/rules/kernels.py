@@ -1,8 +1,10 @@
 """Alerts about kernels: slower than usual, a rank that the others wait for."""
 
+from kernelcast.grafana import promql
 from kernelcast.grafana.rules import standing
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile, lately
 from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, STATE_SECONDS
+from kernelcast.wire.catalogue import kernel
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
@@ -15,8 +17,8 @@ def _slower(profile: Profile) -> AlertRule:
     judged = '{kernel!="other", kernel_class!="collective"}'
     return AlertRule(
         name="KernelcastKernelSlower",
-        expr=f"{KERNEL_MEAN}{judged} / {KERNEL_BASELINE} > {limits.kernel_slower_ratio:g} and {KERNEL_SHARE} > "
-        f"{limits.kernel_share_ratio:g}",
+        expr=f"{KERNEL_MEAN}{judged} / {lately(KERNEL_BASELINE, profile)} > {limits.kernel_slower_ratio:g} "
+        f"and {KERNEL_SHARE} > {limits.kernel_share_ratio:g}",
         hold_seconds=15 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="Kernel {{ $labels.kernel }} of {{ $labels.program }} takes {{ $value | humanize }} times as long as "
@@ -33,21 +35,32 @@ def _slower(profile: Profile) -> AlertRule:
 
 
 def _straggler(profile: Profile) -> AlertRule:
-    waits = f'{STATE_SECONDS}{{state="collective"}}'
-    each = standing.by_job(f"max by (Hostname, gpu, program, rank) ({waits})")
-    median = f"quantile by (program, job_id) (0.5, {each})"
-    less = profile.thresholds.straggler_ratio
+    """By the phases of its steps where they are known, else by the time that its peers wait in collectives."""
+    limit = profile.thresholds.straggler_ratio
+    rank = "Hostname, gpu, program, rank"
+    phases = f'rate({promql.name(kernel.PHASE_SECONDS)}{{phase=~"data|forward|optimizer"}}'
+    phased = standing.by_job(f"max by ({rank}, phase) ({phases}[{profile.window(5 * MINUTE)}]))")
+    usual = f"quantile by (program, job_id, phase) (0.5, {phased})"
+    several = f"count by (program, job_id, phase) ({phased}) > 2"
+    slow = f"{phased} - on (program, job_id, phase) group_left () {usual} > {limit:g} "
+    slow += f"and on (program, job_id, phase) {several}"
+    waits = standing.by_job(f'max by ({rank}) ({STATE_SECONDS}{{state="collective"}})')
+    median = f"quantile by (program, job_id) (0.5, {waits})"
+    awaited = f"-({waits} - on (program, job_id) group_left () {median}) > {limit:g}"
     return AlertRule(
         name="KernelcastStraggler",
-        expr=f"-({each} - on (program, job_id) group_left () {median}) > {less:g}",
+        expr=f"({slow}) or ({awaited}) unless on ({rank}) ({slow})",
         hold_seconds=15 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="Rank {{ $labels.rank }} of {{ $labels.program }} on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} "
-        "is the one that the others wait for",
-        description="It spends {{ $value | humanizePercentage }} of its time less in collectives than the median rank "
-        "of its job: the others wait there until it arrives. Stages of a pipeline differ by design; then silence "
-        "the alert for that program.",
-        action="Compare clocks, temperature and PCIe lanes of this GPU with the others', and the kernels of this rank "
-        "with theirs (ranks side by side). The same work in more time points to the GPU, more work to the data.",
+        "{{ with $labels.phase }}is slow in {{ . }}, and {{ end }}is the one that the others wait for",
+        description="It spends {{ $value | humanizePercentage }} more of its time at work than the median rank of its "
+        f"job, which waits for it; the limit is {limit * 100:g} %. The job moves at the speed of this rank. Stages of "
+        "a pipeline differ by design; then silence the alert for that program.",
+        action='{{ if eq $labels.phase "data" }}Compare its loader and storage with its peers\'.{{ else }}Compare '
+        "clocks, temperature and PCIe lanes of this GPU with the others', and the kernels of this rank with theirs: "
+        "the same work in more time points to the GPU, more work to the data.{{ end }}",
+        first="Compare clocks, temperature and PCIe lanes of this GPU with the others'; in the phase data its loader "
+        "and storage.",
         subject=("Hostname", "gpu", "program", "rank"),
     )

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import node_exporter, promql
-from kernelcast.grafana.addresses import GPUS, NODE
+from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.model import (
     DAY,
     HOUR,
@@ -32,7 +32,7 @@ _ERRORS_PER_HOUR: Final = 10
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Alerts: links that are down, that recovered, that are slower or have errors."""
     nvlinks = (_nvlink_down(profile), _nvlink_recovers(profile))
-    ports = (_port_down(profile), _port_slower(profile), _port_errors(profile))
+    ports = (_port_down(profile), _port_degraded(profile))
     return (*nvlinks, *ports)
 
 
@@ -97,56 +97,44 @@ def _port_down(profile: Profile) -> AlertRule:
     return AlertRule(
         name="KernelcastInfinibandPortDown",
         expr=f"{now} < {_ACTIVE} and {before} >= {_ACTIVE}",
-        hold_seconds=2 * MINUTE,
+        hold_seconds=15 * MINUTE,  # longer than a switch takes to reboot
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.CRITICAL,
         summary=f"{_PORT} is down",
-        description="The port was active within a day and is not now: 1 down, 2 initialising (no subnet manager has "
-        "configured it), 3 armed. Jobs over several nodes fail or use the remaining ports. The alerts of ports need "
-        "node_exporter.",
+        description="The port was active within a day and is not now, and a reboot of its switch takes less: 1 down, "
+        "2 initialising (no subnet manager has configured it), 3 armed. Jobs over several nodes fail or use the "
+        "remaining ports. The alerts of ports need node_exporter.",
         action="Look at `ibstat` and the switch's end: cable, transceiver, switch port, subnet manager. If the port "
         "was unplugged on purpose, the alert ends within a day.",
         subject=("Hostname",),
-        dashboard=NODE,
+        dashboard=GPUS,
         source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: state",
     )
 
 
-def _port_slower(profile: Profile) -> AlertRule:
+def _port_degraded(profile: Profile) -> AlertRule:
+    """A port at a lower rate than before, or with errors of the physical link."""
     now = _of_port(node_exporter.PORT_RATE)
     before = _of_port(f"max_over_time({node_exporter.PORT_RATE}[{profile.window(DAY)}])")
     active = f"{_of_port(node_exporter.PORT_STATE)} >= {_ACTIVE}"
-    return AlertRule(
-        name="KernelcastInfinibandPortSlower",
-        expr=f"({now} < {before}) and {active}",
-        hold_seconds=5 * MINUTE,
-        keep_seconds=KEPT_SECONDS,
-        severity=AlertSeverity.WARNING,
-        summary=f"{_PORT} trained to {{{{ $value | humanize }}}}B/s, less than before",
-        description="The port is active at a lower rate than it had within a day: fewer lanes, or a lower speed. Every "
-        "collective waits for its slowest port.",
-        action="Take the port down and up once; if it is still slow, clean or replace cable and transceiver.",
-        subject=("Hostname",),
-        dashboard=NODE,
-        source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: rate",
-    )
-
-
-def _port_errors(profile: Profile) -> AlertRule:
+    slower = f'label_replace(({now} < {before}) and {active}, "error", "rate", "", "")'
     increases = (
         f'label_replace({_of_port(f"increase({counter}[{profile.window(HOUR)}])")}, "error", "{error}", "", "")'
         for counter, error in node_exporter.PORT_PHYSICAL_ERRORS.items()
     )
     return AlertRule(
-        name="KernelcastInfinibandErrors",
-        expr=f"({' or '.join(increases)}) > {_ERRORS_PER_HOUR}",
+        name="KernelcastInfinibandPortDegraded",
+        expr=f"{slower} or ({' or '.join(increases)}) > {_ERRORS_PER_HOUR}",
         hold_seconds=5 * MINUTE,
+        keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.WARNING,
-        summary=f"{_PORT} counts errors: {{{{ $labels.error }}}}",
-        description=f"More than {_ERRORS_PER_HOUR} errors of the physical link within an hour. Data is sent again, and "
-        "the link may go down for a moment each time.",
-        action="Compare with the port at the other end of the cable; clean, reseat or replace cable and transceiver.",
+        summary=_PORT + ' {{ if eq $labels.error "rate" }}trained to {{ $value | humanize }}B/s, less than before'
+        "{{ else }}counted {{ $value | humanize }} errors within an hour: {{ $labels.error }}{{ end }}",
+        description="The port is active at a lower rate than it had within a day, or had more than "
+        f"{_ERRORS_PER_HOUR} errors of the physical link within an hour. Every collective waits for its slowest port.",
+        action="Compare with the port at the other end of the cable; clean, reseat or replace cable and transceiver, "
+        "then take the port down and up once.",
         subject=("Hostname",),
-        dashboard=NODE,
-        source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: counters",
+        dashboard=GPUS,
+        source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: rate, counters",
     )

@@ -32,6 +32,10 @@ RELEASE_FIRST: Final = (
 """Step of every alert that advises to reset a GPU."""
 
 
+SLOW_SECONDS: Final = 5 * MINUTE
+"""Between two evaluations of recordings that look back over hours."""
+
+
 class AlertSeverity(StrEnum):
     """Urgency: act now, act today, or for information."""
 
@@ -117,6 +121,11 @@ def duration(seconds: int) -> str:
     return f"{seconds}s"
 
 
+def lately(record: str, profile: Profile) -> str:
+    """The last values of a recording of a slow group: Prometheus may see none as present."""
+    return f"last_over_time({record}[{profile.window(2 * SLOW_SECONDS)}])"
+
+
 @dataclass(frozen=True, slots=True)
 class RecordingRule:
     """A recording rule, named level:metric:operation."""
@@ -143,6 +152,7 @@ class AlertRule:
         description: What was seen and how it was judged.
         action: What to do first.
         first: The same for the runbook, where `action` depends on the labels of the alert.
+        who: Who acts, for the runbook; empty: those of its group, see `render`.
         subject: Labels that the dashboard's variables take from the alert, by the variable's name.
         dashboard: The uid of the dashboard that it leads to.
         steps: What to do next, for the runbook.
@@ -163,6 +173,7 @@ class AlertRule:
     source: str = ""
     keep_seconds: int = 0
     first: str = ""
+    who: str = ""
 
     def to_rule(self, profile: Profile) -> dict[str, Any]:
         """As Prometheus reads it. Without a link to the runbook, its first step is part of the description."""
@@ -191,15 +202,23 @@ class AlertRule:
 
 @dataclass(frozen=True, slots=True)
 class RuleGroup:
-    """Rules that Prometheus evaluates one after the other."""
+    """Rules that Prometheus evaluates one after the other.
+
+    Attributes:
+        name: Unique in its file.
+        rules: In their order.
+        interval_seconds: Between two evaluations in production, where that is longer than the profile's.
+    """
 
     name: str
     rules: tuple[RecordingRule | AlertRule, ...]
+    interval_seconds: int = 0
 
     def to_group(self, profile: Profile) -> dict[str, Any]:
         """As Prometheus reads it."""
         rules = [rule.to_rule(profile) for rule in self.rules]
-        return {"name": self.name, "interval": duration(profile.evaluation_seconds), "rules": rules}
+        interval = max(profile.evaluation_seconds, self.interval_seconds // profile.shrink)
+        return {"name": self.name, "interval": duration(interval), "rules": rules}
 
 
 class _Dumper(yaml.SafeDumper):

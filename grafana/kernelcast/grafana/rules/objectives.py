@@ -1,11 +1,12 @@
 """Service-level objectives of the pipeline itself, and alerts on the rate at which their error budgets are spent."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule
+from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule, lately
 from kernelcast.grafana.rules.model import duration as as_duration
 from kernelcast.wire.catalogue import bridge, exporter, runtime
 
@@ -19,6 +20,11 @@ _WINDOWS: Final = (
 
 Source: Google, The Site Reliability Workbook, chapter 5, multiwindow, multi-burn-rate alerts; its two
 slower rates are for a report, not for a person who is called."""
+
+_OUTAGE: Final = 'ALERTS{alertname="KernelcastKafkaUnreachable", alertstate="firing"}'
+_LENGTHS: Final = sorted({length for long, short, _, _ in _WINDOWS for length in (long, short)})
+_SLOW: Final = 6 * HOUR
+"""Window from which a share is recorded every five minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +92,16 @@ OBJECTIVES: Final = (
 
 
 def recordings(profile: Profile) -> tuple[RecordingRule, ...]:
-    """The share that missed each objective, over each window."""
-    lengths = sorted({length for long, short, _, _ in _WINDOWS for length in (long, short)})
+    """The share that missed each objective, over each window but the slow ones."""
+    return _recordings(profile, [length for length in _LENGTHS if length < _SLOW])
+
+
+def slow_recordings(profile: Profile) -> tuple[RecordingRule, ...]:
+    """The same over hours."""
+    return _recordings(profile, [length for length in _LENGTHS if length >= _SLOW])
+
+
+def _recordings(profile: Profile, lengths: Iterable[int]) -> tuple[RecordingRule, ...]:
     return tuple(
         RecordingRule(one.recording(length), one.missed.replace("WINDOW", profile.window(length)))
         for one in OBJECTIVES
@@ -95,27 +109,28 @@ def recordings(profile: Profile) -> tuple[RecordingRule, ...]:
     )
 
 
-def alerts(profile: Profile) -> tuple[AlertRule, ...]:  # noqa: ARG001  the same call for every group
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """An alert for each objective and rate."""
-    return tuple(_burns(one, severity) for one in OBJECTIVES for severity in _severities())
+    return tuple(_burns(profile, one, severity) for one in OBJECTIVES for severity in _severities())
 
 
 def _severities() -> tuple[AlertSeverity, ...]:
     return tuple(dict.fromkeys(severity for _, _, _, severity in _WINDOWS))
 
 
-def _burns(objective: Objective, severity: AlertSeverity) -> AlertRule:
+def _burns(profile: Profile, objective: Objective, severity: AlertSeverity) -> AlertRule:
     conditions = []
     for long, short, factor, urgency in _WINDOWS:
         if urgency is severity:
             limit = f"{factor * objective.budget:.6g}"
-            names = (objective.recording(long), objective.recording(short))
-            conditions.append("(" + " and ".join(f"{name} > {limit}" for name in names) + ")")
-    suffix = "Fast" if severity is AlertSeverity.CRITICAL else ""
+            lasting = lately(objective.recording(long), profile) if long >= _SLOW else objective.recording(long)
+            # An outage of Kafka has its own alert, and its messages are in the short window for a while afterwards.
+            outage = f"max_over_time({_OUTAGE}[{profile.window(2 * short)}])"
+            conditions.append(f"({lasting} > {limit} and {objective.recording(short)} > {limit} unless on () {outage})")
     return AlertRule(
-        name=f"{objective.alert}{suffix}",
+        name=objective.alert,
         expr=" or ".join(conditions),
-        hold_seconds=2 * MINUTE,
+        hold_seconds=3 * MINUTE,  # longer than the alert about Kafka
         severity=severity,
         summary=f"Objective missed in {{{{ $value | humanizePercentage }}}} of cases: {objective.promise}",
         description=f"The objective is that {objective.promise}. Its error budget is spent so fast that it is used up "

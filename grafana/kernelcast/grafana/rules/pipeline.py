@@ -59,8 +59,9 @@ def _exporter_stale(profile: Profile) -> AlertRule:
     still = f"{fired_lately(name, by=by, profile=profile)} unless on (Hostname) ({seen} or {answers})"
     return AlertRule(
         name=name,
+        who="operators of the GPUs",
         expr=f"{ended} or {absent} or {still}",
-        hold_seconds=MINUTE,
+        hold_seconds=2 * MINUTE,  # longer than an exporter takes to be replaced by another version
         severity=AlertSeverity.CRITICAL,
         summary="Node {{ $labels.Hostname }} stopped reporting its GPUs",
         description="The node sent device metrics; now its exporter has missed several intervals, or nothing of it has "
@@ -110,12 +111,17 @@ def _lag(profile: Profile) -> AlertRule:
     limit = profile.thresholds.lag_messages
     return AlertRule(
         name="KernelcastLagGrowing",
-        expr=f"{LAG} > {limit:g} and deriv({LAG}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0",
+        expr=f"{LAG} > {limit:g} and deriv({LAG}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0 "
+        f"or {promql.name(bridge.CAUGHT_UP)} == 0",
         hold_seconds=10 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary=f"{_DAEMON} falls behind on {{{{ $labels.topic }}}}: {{{{ $value | humanize }}}} messages wait",
-        description="For ten minutes more messages have arrived than were read.",
-        action="Start another instance of the same consumer group, or find the load of this one.",
+        summary=f"{_DAEMON} {{{{ with $labels.topic }}}}falls behind on {{{{ . }}}}: {{{{ $value | humanize }}}} "
+        "messages wait{{ else }}does not catch up with Kafka{{ end }}",
+        description=f"More than {limit:g} messages wait, and more arrive than are read; or a bridge does not catch up: "
+        "its group membership keeps changing, or it reads more slowly than exporters write, and its partitions stay "
+        "hidden.",
+        action="Look at its rebalances and its load; start another instance of the same consumer group, or find the "
+        "reason why one leaves and joins repeatedly.",
         dashboard=PIPELINE,
     )
 

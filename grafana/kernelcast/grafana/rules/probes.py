@@ -21,6 +21,7 @@ def _overhead(profile: Profile) -> AlertRule:
     taken = f"rate({promql.name(kernel.PROBE_OVERHEAD)}[{profile.window(RATE_WINDOW_SECONDS)}])"
     return AlertRule(
         name="KernelcastProbeOverheadHigh",
+        who="operators of kernelcast",
         expr=f"sum without (instance) ({taken}) > {limit:g}",
         hold_seconds=10 * MINUTE,
         severity=AlertSeverity.WARNING,
@@ -36,6 +37,7 @@ def _off() -> AlertRule:
     state = promql.name(kernel.PROBE_STATE)
     return AlertRule(
         name="KernelcastProbeOff",
+        who="operators of kernelcast",
         expr=f'max by (Hostname, gpu, program, rank, reason) ({state}{{state="off"}}) == 1',
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
@@ -53,6 +55,7 @@ def _records(profile: Profile) -> AlertRule:
     dropped = f"increase({promql.name(kernel.PROBE_RECORDS)}[{profile.window(RATE_WINDOW_SECONDS)}])"
     return AlertRule(
         name="KernelcastProbeLosingRecords",
+        who="operators of kernelcast",
         expr=f"sum without (instance) ({dropped}) > 0",
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,

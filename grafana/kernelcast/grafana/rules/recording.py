@@ -8,9 +8,17 @@ from typing import Final
 
 from kernelcast.grafana import inputs, promql
 from kernelcast.grafana.rules import hours, objectives, serving, standing
-from kernelcast.grafana.rules.model import MINUTE, Profile, RecordingRule, RuleGroup, duration
-from kernelcast.wire.catalogue import bridge, kernel, predictor
-from kernelcast.wire.catalogue.devices import accelerator, device, energy
+from kernelcast.grafana.rules.model import (
+    MINUTE,
+    SLOW_SECONDS,
+    Profile,
+    RecordingRule,
+    RuleGroup,
+    duration,
+    lately,
+)
+from kernelcast.wire.catalogue import OWN_NAMES, bridge, kernel, predictor
+from kernelcast.wire.catalogue.devices import accelerator, device
 
 RATE_WINDOW_SECONDS: Final = 5 * MINUTE
 _OPENING_SECONDS: Final = 20 * MINUTE
@@ -21,21 +29,12 @@ EXPORTER_JOB: Final = inputs.EXPORTER_JOB
 PREDICTOR_JOB: Final = inputs.PREDICTOR_JOB
 
 PROGRAM_MEASURED: Final = "program:kernelcast_probe_measured_seconds:share"
-KERNEL_LAUNCHES: Final = "kernel:cuda_kernel_launches:rate"
-KERNEL_SECONDS: Final = "kernel:cuda_kernel_duration_seconds_sum:rate"
-KERNEL_TIMED: Final = "kernel:cuda_kernel_duration_seconds_count:rate"
+PROGRAM_BUSY: Final = "program:cuda_kernel_busy_seconds:rate"
 KERNEL_MEAN: Final = "kernel:cuda_kernel_duration_seconds:mean"
-KERNEL_P50: Final = "kernel:cuda_kernel_duration_seconds:p50"
-KERNEL_P99: Final = "kernel:cuda_kernel_duration_seconds:p99"
 KERNEL_BASELINE: Final = "kernel:cuda_kernel_duration_seconds:baseline"
 KERNEL_BUSY: Final = "kernel:cuda_kernel_busy_seconds:rate"
 KERNEL_SHARE: Final = "kernel:cuda_kernel_busy_seconds:share"
-KERNEL_QUEUED: Final = "kernel:cuda_kernel_queue_delay_seconds:mean"
-GAP_P50: Final = "program:cuda_launch_gap_seconds:p50"
-GAP_P99: Final = "program:cuda_launch_gap_seconds:p99"
-REGION_BUSY: Final = "region:cuda_region_gpu_seconds:share"
 GPU_WATTS: Final = "gpu:DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION:watts"
-KERNEL_WATTS: Final = "kernel:cuda_kernel_energy_estimate:watts"
 STATE_SECONDS: Final = "state:cuda_device_time_seconds:rate"
 MEMORY_USED: Final = "gpu:DCGM_FI_DEV_FB_USED:ratio"
 CLOCK_EVENT: Final = "gpu:DCGM_FI_DEV_CLOCKS_EVENT_REASONS:bit"
@@ -46,6 +45,10 @@ ACCELERATOR_MEMORY: Final = "accelerator:kernelcast_accelerator_memory_used_byte
 LAG: Final = "topic:kernelcast_lag_messages:sum"
 
 _OF_KERNELS: Final = "kernel, kernel_class"
+_RULES_OF_A_GROUP: Final = 20
+"""See `render`."""
+_LEAST_SHARE: Final = 0.01
+"""Share of its program's kernel time from which a kernel is recorded; `Thresholds.kernel_share_ratio` is above it."""
 _MILLIJOULES: Final = 1000
 """Per joule: NVML gives energy in millijoules."""
 CLOCK_EVENT_BITS: Final = {"hw_slowdown": 8, "sw_thermal": 32, "hw_thermal": 64, "power_brake": 128}
@@ -54,55 +57,53 @@ CLOCK_EVENT_BITS: Final = {"hw_slowdown": 8, "sw_thermal": 32, "hw_thermal": 64,
 
 def classic(profile: Profile) -> tuple[RuleGroup, ...]:
     """For text exposition, where a histogram is `_bucket`, `_sum` and `_count`."""
-    window = profile.window(RATE_WINDOW_SECONDS)
-    name = promql.name(kernel.DURATION)
-    kernels = (
-        _measured(window),
-        RecordingRule(KERNEL_SECONDS, _seen(_rate(f"{name}_sum", window), _OF_KERNELS)),
-        RecordingRule(KERNEL_TIMED, _seen(_rate(f"{name}_count", window), _OF_KERNELS)),
-        # A kernel without buckets has only +Inf, and no quantile: NaN fails the comparison and drops out.
-        RecordingRule(KERNEL_P50, f"histogram_quantile(0.5, {_rate(f'{name}_bucket', window)}) >= 0"),
-        RecordingRule(KERNEL_P99, f"histogram_quantile(0.99, {_rate(f'{name}_bucket', window)}) >= 0"),
-        *_gaps(_rate(f"{promql.name(kernel.LAUNCH_GAP)}_bucket", window)),
-    )
-    return (
-        RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))),
-        _devices(window),
-        *standing.recordings(),
-        *serving.recordings(window, GPU_WATTS),
-        *hours.recordings(profile, window, GPU_WATTS, STATE_SECONDS),
-        *_pipeline(profile),
-    )
+    window, name = profile.window(RATE_WINDOW_SECONDS), promql.name(kernel.DURATION)
+    return _groups(profile, seconds=f"rate({name}_sum[{window}])", timed=f"rate({name}_count[{window}])")
 
 
 def native(profile: Profile) -> tuple[RuleGroup, ...]:
     """For native histograms, where the series is the histogram."""
+    durations = f"rate({promql.name(kernel.DURATION)}[{profile.window(RATE_WINDOW_SECONDS)}])"
+    return _groups(profile, seconds=f"histogram_sum({durations})", timed=f"histogram_count({durations})")
+
+
+def _groups(profile: Profile, *, seconds: str, timed: str) -> tuple[RuleGroup, ...]:
+    """All recordings.
+
+    Args:
+        profile: Its windows.
+        seconds: GPU time a second of the timed launches of each series of kernels.
+        timed: The number of these launches a second.
+    """
     window = profile.window(RATE_WINDOW_SECONDS)
-    durations = _rate(promql.name(kernel.DURATION), window)
-    kernels = (
-        _measured(window),
-        RecordingRule(KERNEL_SECONDS, _seen(f"histogram_sum({durations})", _OF_KERNELS)),
-        RecordingRule(KERNEL_TIMED, _seen(f"histogram_count({durations})", _OF_KERNELS)),
-        RecordingRule(KERNEL_P50, f"histogram_quantile(0.5, {durations}) >= 0"),
-        RecordingRule(KERNEL_P99, f"histogram_quantile(0.99, {durations}) >= 0"),
-        *_gaps(_rate(promql.name(kernel.LAUNCH_GAP), window)),
-    )
     return (
-        RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))),
+        RuleGroup("kernelcast-kernels", _kernels(window, seconds, timed)),
         _devices(window),
+        *_dcgm_names(),
         *standing.recordings(),
         *serving.recordings(window, GPU_WATTS),
         *hours.recordings(profile, window, GPU_WATTS, STATE_SECONDS),
         *_pipeline(profile),
+        _baselines(profile),
     )
 
 
-def _gaps(rates: str) -> tuple[RecordingRule, RecordingRule]:
-    """Quantiles of what the GPU waits between two activities; `rates` are of the buckets, or of native histograms."""
-    return (
-        RecordingRule(GAP_P50, f"histogram_quantile(0.5, {rates}) >= 0"),
-        RecordingRule(GAP_P99, f"histogram_quantile(0.99, {rates}) >= 0"),
+def _dcgm_names() -> tuple[RuleGroup, ...]:
+    """Series that an exporter writes under another of DCGM's names for a row get ours, which all other rules read."""
+    rules = [RecordingRule(own, other) for other, own in OWN_NAMES.items()]
+    return tuple(
+        RuleGroup(
+            f"kernelcast-dcgm-names-{first // _RULES_OF_A_GROUP + 1}", tuple(rules[first : first + _RULES_OF_A_GROUP])
+        )
+        for first in range(0, len(rules), _RULES_OF_A_GROUP)
     )
+
+
+def _baselines(profile: Profile) -> RuleGroup:
+    """What looks back over hours; it changes slowly and costs much, so it is evaluated every five minutes."""
+    rules = (RecordingRule(KERNEL_BASELINE, _baseline(profile)), standing.usual_power(profile))
+    burns = objectives.slow_recordings(profile) if _has_pipeline(profile) else ()
+    return RuleGroup("kernelcast-baselines", (*rules, *burns), SLOW_SECONDS)
 
 
 def _rate(name: str, window: str) -> str:
@@ -129,25 +130,20 @@ def _seen(rate: str, labels: str) -> str:
     return f"{rate} / ignoring ({labels}) group_left () ({PROGRAM_MEASURED} > 0)"
 
 
-def _derived(profile: Profile) -> tuple[RecordingRule, ...]:
-    """What follows from the sums alone, whichever dialect they came in."""
-    window = profile.window(RATE_WINDOW_SECONDS)
-    every = f"sum without ({_OF_KERNELS}) ({KERNEL_BUSY})"
-    waited, counted, busy, wall = (
-        _rate(promql.name(row), window)
-        for row in (kernel.QUEUE_DELAY, kernel.QUEUE_DELAYS, kernel.REGION_GPU, kernel.REGION_WALL)
-    )
+def _kernels(window: str, seconds: str, timed: str) -> tuple[RecordingRule, ...]:
+    """Kernels with a share of their program's time that matters; the other series of a large fleet are not recorded."""
+    # Launches that were not timed count as long as those that were.
+    busy = f"{seconds} / ({timed} > 0) * rate({promql.name(kernel.LAUNCHES)}[{window}])"
+    program = f"sum without (instance, {_OF_KERNELS}) ({busy}) / ({PROGRAM_MEASURED} > 0)"
+    least = f"ignoring ({_OF_KERNELS}) group_left () ({_LEAST_SHARE:g} * {PROGRAM_BUSY})"
+    mean = f"sum without (instance) ({seconds}) / (sum without (instance) ({timed}) > 0)"
     return (
-        RecordingRule(KERNEL_LAUNCHES, _seen(_rate(promql.name(kernel.LAUNCHES), window), _OF_KERNELS)),
-        RecordingRule(KERNEL_MEAN, f"{KERNEL_SECONDS} / ({KERNEL_TIMED} > 0)"),
-        # Launches that were not timed count as long as those that were.
-        RecordingRule(KERNEL_BUSY, f"{KERNEL_MEAN} * {KERNEL_LAUNCHES}"),
-        RecordingRule(KERNEL_SHARE, f"{KERNEL_BUSY} / ignoring ({_OF_KERNELS}) group_left () ({every} > 0)"),
-        RecordingRule(KERNEL_BASELINE, _baseline(profile)),
+        _measured(window),
+        RecordingRule(PROGRAM_BUSY, program),
+        RecordingRule(KERNEL_BUSY, f"({_seen(f'sum without (instance) ({busy})', _OF_KERNELS)}) >= {least}"),
+        RecordingRule(KERNEL_MEAN, f"{mean} and {KERNEL_BUSY}"),
+        RecordingRule(KERNEL_SHARE, f"{KERNEL_BUSY} / ignoring ({_OF_KERNELS}) group_left () ({PROGRAM_BUSY} > 0)"),
         RecordingRule(STATE_SECONDS, _seen(_rate(promql.name(kernel.DEVICE_TIME), window), "state")),
-        RecordingRule(KERNEL_WATTS, _seen(_rate(promql.name(energy.KERNEL_ENERGY), window), _OF_KERNELS)),
-        RecordingRule(KERNEL_QUEUED, f"{waited} / ({counted} > 0)"),
-        RecordingRule(REGION_BUSY, f"{_seen(busy, 'region')} / ({wall} > 0)"),
     )
 
 
@@ -160,7 +156,7 @@ def _baseline(profile: Profile) -> str:
     before = f"[{duration(profile.baseline_window_seconds)}] offset {duration(profile.baseline_age_seconds)}"
     window = profile.window(RATE_WINDOW_SECONDS)
     first = f"quantile_over_time(0.5, {KERNEL_MEAN}[{window}] offset {window})"
-    kept = f"last_over_time({KERNEL_BASELINE}[{profile.window(2 * RATE_WINDOW_SECONDS)}])"
+    kept = lately(KERNEL_BASELINE, profile)
     day_before = f"quantile_over_time(0.5, {KERNEL_MEAN}{before})"
     return (
         f"({day_before}{_of_same_work(duration(profile.baseline_age_seconds))}) "
@@ -215,8 +211,11 @@ def _as_accelerator(expr: str) -> str:
 
 def _pipeline(profile: Profile) -> tuple[RuleGroup, ...]:
     """Nothing for a site without Kafka: its exporters are scraped alone."""
-    jobs = profile.jobs
-    if not jobs.bridge and not jobs.predictor:
+    if not _has_pipeline(profile):
         return ()
     waiting = f"sum without (partition) ({promql.name(bridge.LAG)}) or {promql.name(predictor.LAG)}"
     return (RuleGroup("kernelcast-pipeline", (RecordingRule(LAG, waiting), *objectives.recordings(profile))),)
+
+
+def _has_pipeline(profile: Profile) -> bool:
+    return bool(profile.jobs.bridge or profile.jobs.predictor)

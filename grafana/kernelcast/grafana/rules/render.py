@@ -45,6 +45,21 @@ _GENERATED: Final = (
 )
 
 
+_GPU_OPERATIONS: Final = "operators of the GPUs"
+_PROGRAMS: Final = "owner of the program"
+_KERNELCAST: Final = "operators of kernelcast"
+_WHO: Final = {
+    "hardware": _GPU_OPERATIONS,
+    "gpu-error": _GPU_OPERATIONS,
+    "kernel": _PROGRAMS,
+    "standing": _PROGRAMS,
+    "forecast": "as the cause says",
+    "bridge": _KERNELCAST,
+    "pipeline": _KERNELCAST,
+}
+"""Who acts on the alerts of a group, unless an alert names somebody else."""
+
+
 def _groups(profile: Profile) -> tuple[RuleGroup, ...]:
     """Seven groups, or those of the services that the site runs: no alert is about one that is absent by intent.
 
@@ -88,28 +103,45 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 def runbooks(profile: Profile) -> str:
     """One heading for each alert, where its `runbook_url` leads."""
-    rules = alerts(profile)
+    rules: dict[str, list[AlertRule]] = {}
+    who: dict[str, str] = {}
+    for group in _groups(profile):
+        for rule in group.rules:
+            if isinstance(rule, AlertRule):
+                rules.setdefault(rule.name, []).append(rule)
+                who[rule.name] = rule.who or _WHO[group.name.removeprefix("kernelcast-").removesuffix("-alerts")]
     rows = (
-        f"| [{one.name}](#{one.name.lower()}) | {one.severity} | {_of_any(one.first or one.action)} |" for one in rules
+        f"| [{name}](#{name.lower()}) | {_severities(each)} | {who[name]} | {_first_step(each[0])} |"
+        for name, each in rules.items()
     )
-    table = "\n".join(("| alert | severity | first step |", "|---|---|---|", *rows))
+    table = "\n".join(("| alert | severity | who acts | first step |", "|---|---|---|---|", *rows))
     head = ("# Runbooks: the first steps for each alert", f"<!-- {_RUNBOOKS_GENERATED} -->", _INTRODUCTION, table)
-    return "\n\n".join((*head, *(_runbook(one, profile) for one in rules))) + "\n"
+    return "\n\n".join((*head, *(_runbook(each, profile) for each in rules.values()))) + "\n"
 
 
-def _runbook(alert: AlertRule, profile: Profile) -> str:
+def _first_step(alert: AlertRule) -> str:
+    return _of_any(alert.first or alert.action)
+
+
+def _severities(rules: Iterable[AlertRule]) -> str:
+    return " or ".join(rule.severity for rule in rules)
+
+
+def _runbook(rules: list[AlertRule], profile: Profile) -> str:
+    """One section for the alerts of a name, which differ in severity and expression alone."""
+    alert, *others = rules
     held = f", after {profile.hold(alert.hold_seconds)}" if alert.hold_seconds else ", at once"
     kept = f"; kept for {profile.hold(alert.keep_seconds)} after its condition ended" if alert.keep_seconds else ""
     rows = ", ".join(f"`{row}`" for row in dict.fromkeys(_DEVICE_ROW.findall(alert.expr)))
     parts = [
         f"## {alert.name}",
-        f"**First:** {_of_any(alert.first or alert.action)}",
+        f"**First:** {_first_step(alert)}",
         "\n".join(f"{number}. {step}" for number, step in enumerate(alert.steps, start=1)),
         _of_any(alert.description),
-        f"Severity: {alert.severity}{held}{kept}. Dashboard: `{alert.dashboard}`.",
+        f"Severity: {_severities(rules)}{held}{kept}. Dashboard: `{alert.dashboard}`.",
         f"Source: {alert.source}." if alert.source else "",
         f"Needs of the GPU: {rows}. A GPU without them has no such alert." if rows else "",
-        f"```promql\n{alert.expr}\n```",
+        *(f"```promql\n{one.expr}\n```" for one in (alert, *others)),
     ]
     return "\n\n".join(part for part in parts if part)
 

@@ -1,4 +1,4 @@
-"""Alerts about jobs that stand still, ranks that have ended or are slow, and GPUs that are busy while nothing ends.
+"""Alerts about jobs that stand still, ranks that have ended, and GPUs that are busy while nothing ends.
 
 An exporter decides for each process whether it stands still. A job does where all of its ranks do: ranks that wait for
 one in evaluation or checkpoint wait for a peer that is at work. The recordings join ranks of all nodes by the job.
@@ -7,13 +7,23 @@ one in evaluation or checkpoint wait for a peer that is at work. The recordings 
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile, RecordingRule, RuleGroup
+from kernelcast.grafana.rules.model import (
+    HOUR,
+    MINUTE,
+    AlertRule,
+    AlertSeverity,
+    Profile,
+    RecordingRule,
+    RuleGroup,
+    lately,
+)
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
 
 STILL: Final = "rank:kernelcast_program_standing_still_seconds:still"
 HOLDER: Final = "rank:kernelcast_program_standing_still_seconds:holder"
 BUSY_POWER: Final = "gpu:DCGM_FI_DEV_POWER_USAGE:busy"
+USUAL_POWER: Final = "gpu:DCGM_FI_DEV_POWER_USAGE:usual"
 JOB_OF: Final = "rank:kernelcast_program_standing_still_seconds:job"
 """1 for each rank that makes steps, with the job that it belongs to; none where two jobs of one name share its GPU."""
 
@@ -62,9 +72,14 @@ def recordings() -> tuple[RuleGroup, ...]:
     return (RuleGroup("kernelcast-standing", rules),)
 
 
+def usual_power(profile: Profile) -> RecordingRule:
+    """The power of a GPU while it is busy."""
+    return RecordingRule(USUAL_POWER, f"quantile_over_time(0.9, {BUSY_POWER}[{profile.window(6 * HOUR)}])")
+
+
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
-    """A job that stands still, by a rank that differs or in one phase; ranks that ended or are slow; a stuck GPU."""
-    return (_holder(), _one_phase(), _ended(profile), _slow(profile), _nothing_ends(profile))
+    """A job that stands still, by a rank that differs or in one phase; ranks that ended; a stuck GPU."""
+    return (_holder(profile), _one_phase(profile), _ended(profile), _nothing_ends(profile))
 
 
 def by_job(ranks: str) -> str:
@@ -83,11 +98,17 @@ _STEPS: Final = (
 )
 
 
-def _holder() -> AlertRule:
+def _elsewhere(profile: Profile) -> str:
+    """Jobs with a rank on a node that is away: the alert about the node says why they stand still."""
+    away = 'ALERTS{alertname="KernelcastExporterStale"}'
+    return f"unless on ({_JOB}) (present_over_time({JOB_OF}[{profile.window(HOUR)}]) and on (Hostname) {away})"
+
+
+def _holder(profile: Profile) -> AlertRule:
     who = "{{ with $labels.rank }}Rank {{ . }} of {{ end }}{{ $labels.program }}"
     return AlertRule(
         name="KernelcastJobStandsStill",
-        expr=f"max without (source) ({HOLDER})",
+        expr=f"max without (source) ({HOLDER}) {_elsewhere(profile)}",
         hold_seconds=0,
         severity=AlertSeverity.CRITICAL,
         summary=f"{who} on GPU {{{{ $labels.gpu }}}} of {{{{ $labels.Hostname }}}} holds up its job: "
@@ -104,10 +125,10 @@ def _holder() -> AlertRule:
     )
 
 
-def _one_phase() -> AlertRule:
+def _one_phase(profile: Profile) -> AlertRule:
     return AlertRule(
         name="KernelcastJobStandsStillInOnePhase",
-        expr=f"max by ({_JOB}, state) ({STILL} unless on ({_JOB}) {HOLDER})",
+        expr=f"max by ({_JOB}, state) ({STILL} unless on ({_JOB}) {HOLDER}) {_elsewhere(profile)}",
         hold_seconds=0,
         severity=AlertSeverity.CRITICAL,
         summary="{{ $labels.program }} stands still for {{ $value | humanizeDuration }}: all ranks in "
@@ -142,31 +163,10 @@ def _ended(profile: Profile) -> AlertRule:
     )
 
 
-def _slow(profile: Profile) -> AlertRule:
-    less = profile.thresholds.straggler_ratio
-    phases = f'rate({promql.name(kernel.PHASE_SECONDS)}{{phase=~"data|forward|optimizer"}}'
-    each = by_job(f"max by ({_OWN}, phase) ({phases}[{profile.window(5 * MINUTE)}]))")
-    median = f"quantile by ({_JOB}, phase) (0.5, {each})"
-    several = f"count by ({_JOB}, phase) ({each}) > 2"
-    return AlertRule(
-        name="KernelcastRankSlow",
-        expr=f"{each} - on ({_JOB}, phase) group_left () {median} > {less:g} and on ({_JOB}, phase) {several}",
-        hold_seconds=15 * MINUTE,
-        severity=AlertSeverity.WARNING,
-        summary="Rank {{ $labels.rank }} of {{ $labels.program }} on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} "
-        "is slow in {{ $labels.phase }}, and its peers wait",
-        description="It spends {{ $value | humanizePercentage }} more of its time in this phase than the median rank "
-        "of its job, whose time is in backward instead, where it waits. The job moves at the speed of this rank.",
-        action="data: compare its loader and storage with its peers'. forward or optimizer: its processor share, and "
-        "the clocks and temperature of its GPU.",
-        subject=_SUBJECT,
-    )
-
-
 def _nothing_ends(profile: Profile) -> AlertRule:
     window = profile.window(2 * MINUTE)
     util, power = promql.name(device.GPU_UTIL), promql.name(device.POWER_USAGE)
-    usual = f"quantile_over_time(0.9, {BUSY_POWER}[{profile.window(6 * HOUR)}])"
+    usual = lately(USUAL_POWER, profile)
     gpu = "Hostname, UUID"
     timed, measured = (
         f"sum by ({gpu}) (increase({promql.name(row)}[{window}]))"

@@ -13,14 +13,22 @@ from typing import Final
 from kernelcast.predictor.alarms.bars import bars
 from kernelcast.predictor.alarms.budget import DAY_NS, PageBudget
 from kernelcast.predictor.alarms.candidates import FindingCandidate, FindingCandidates
-from kernelcast.predictor.alarms.findings import Open, build, is_news, new_id, not_before, over
+from kernelcast.predictor.alarms.findings import (
+    Open,
+    build,
+    is_news,
+    new_id,
+    not_before,
+    over,
+    subject_of,
+)
 from kernelcast.predictor.alarms.grouping import NO_PROGRAMS, CandidateGroup, DevicePrograms, Places, groups, joining
 from kernelcast.predictor.alarms.racks import RackOf, rack_of
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.alarms.state import AlarmSnapshot
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.catalogue.predictor import FINDINGS_HELD
-from kernelcast.wire.findings import EndReason, Finding, FindingState, Scope, Severity
+from kernelcast.wire.findings import EndReason, Finding, FindingState, Scope, Severity, Verdict
 from kernelcast.wire.known_findings import KnownFindings
 
 REPEAT_NS: Final = DAY_NS
@@ -40,7 +48,7 @@ class Alarms:
     Attributes:
         candidates: Candidates of single series, accepted or not.
         budget: Pages of the last 24 hours, also those of other predictors.
-        known: Findings and people's marks as read from the topic; the owner keeps them up to date.
+        known: Findings and people's marks; the owner adds those that others wrote, and forgets old ones.
     """
 
     def __init__(self, settings: AlarmSettings, *, racks: RackOf | None = None) -> None:
@@ -105,7 +113,9 @@ class Alarms:
         ended = [self._end(one, time_ns, deploys_over) for one in list(self._open.values()) if not one.members]
         changed = self._describe(members, time_ns)
         changed += self._report_held(time_ns)
-        return [one for one in ended if one is not None] + changed
+        changes = [one for one in ended if one is not None] + changed
+        self.known.findings |= {one.finding_id: one for one in changes}
+        return changes
 
     def snapshot(self) -> AlarmSnapshot:
         """Return the state after the last step."""
@@ -210,12 +220,31 @@ class Alarms:
         if finding.severity is not Severity.PAGE:
             return finding
         opened = self._open[finding.finding_id]
+        if not opened.was_paged and self._returns(finding, time_ns):
+            return replace(finding, severity=Severity.TICKET)
         if opened.was_paged or finding.state is FindingState.PASSED or self.budget.left(time_ns):
             if not opened.was_paged:
                 self.budget.spend(finding.finding_id, time_ns)
             opened.was_paged = True
             return finding
         return replace(finding, held=True)
+
+    def _returns(self, finding: Finding, time_ns: int) -> bool:
+        """Whether a finding about a limit ended within the last day and got as far as this one; not if repaired."""
+        if finding.state is FindingState.OBSERVED:
+            return False
+        ended = (
+            one
+            for one in self.known.findings.values()
+            if one.state is FindingState.OVER and not one.held and 0 <= time_ns - one.ended_ns < DAY_NS
+        )
+        marks, subject, passed = self.known.marks, subject_of(finding), finding.state is FindingState.PASSED
+        return any(
+            (one.passed_ns > 0 or not passed)
+            and subject_of(one) == subject
+            and (one.finding_id not in marks or marks[one.finding_id].verdict is not Verdict.REPAIRED)
+            for one in ended
+        )
 
     def _report_held(self, time_ns: int) -> list[Finding]:
         """Report one finding of the fleet while pages are held, at most one a day; its value is their number."""

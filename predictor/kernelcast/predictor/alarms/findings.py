@@ -17,6 +17,9 @@ MAX_FACTS: Final = 8
 """Facts of the leading series that a finding carries besides the series it explains; an event has a size limit."""
 _ID_BYTES: Final = 6
 _UNIT_LABEL: Final = {Scope.RACK: "rack", Scope.NODE: "Hostname", Scope.PROGRAM: "program"}
+_SUBJECT_LABELS: Final = {scope: {name} for scope, name in _UNIT_LABEL.items()} | {
+    Scope.GPU: {"Hostname", "UUID", "gpu", "GPU_I_ID"}
+}
 
 
 @dataclass(slots=True)
@@ -101,6 +104,14 @@ def over(last: Finding, time_ns: int, reason: EndReason = EndReason.CLEARED) -> 
         evidence=last.evidence,
         end_reason=reason,
     )
+
+
+def subject_of(finding: Finding) -> tuple[Scope, Cause, str, Labels]:
+    """What a finding is about: its scope and cause, and the rack, node, program, GPU or series."""
+    names = _SUBJECT_LABELS.get(finding.scope)
+    if names is None:
+        return finding.scope, finding.cause, finding.metric, finding.labels
+    return finding.scope, finding.cause, "", tuple(pair for pair in finding.labels if pair[0] in names)
 
 
 def not_before(last: Finding | None, time_ns: int) -> int:

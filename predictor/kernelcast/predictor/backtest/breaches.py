@@ -14,6 +14,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import SeriesBatch
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
@@ -48,6 +49,7 @@ class BreachOptions:
         meaning: Judgement of the metric.
         companions: Other metrics of the same GPUs.
         alarm_horizons_seconds: Those that the alert rule considers; None for the predictor's default.
+        local_time: Clock and holidays of the site.
     """
 
     threshold: float | None = None
@@ -57,6 +59,7 @@ class BreachOptions:
     meaning: Meaning = OTHER
     companions: Companions = field(default_factory=Companions)
     alarm_horizons_seconds: tuple[float, ...] | None = None
+    local_time: LocalTime = field(default_factory=LocalTime)
 
     def block_intervals(self, interval_seconds: float) -> int:
         """Intervals in a block."""
@@ -140,7 +143,7 @@ def breach_columns(batch: SeriesBatch, options: BreachOptions) -> dict[str, Floa
     replaced = replaced_within(process, clock.width)
     _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, traits.reserves, traits))
     ends = range(min(MIN_BLOCKS, mean.shape[1] + 1), mean.shape[1] + 1)
-    rule = DetectorOptions(clock.horizons, clock.alarm_horizons, shipped(), clock.scale)
+    rule = DetectorOptions(clock.horizons, clock.alarm_horizons, shipped(), clock.scale, local_time=options.local_time)
     ends_of_blocks = np.arange(1, mean.shape[1] + 1) * clock.width - 1
     first = round(batch.series[0].start_seconds / (clock.scale * BLOCK_SECONDS))
     runs = (process[:, ends_of_blocks], version[:, ends_of_blocks])

@@ -24,7 +24,9 @@ from kernelcast.predictor.backtest.recording import RangeOptions, read_range
 from kernelcast.predictor.backtest.run import BacktestOptions
 from kernelcast.predictor.backtest.table import CsvTable, read
 from kernelcast.predictor.forecasting.deep.pool import pooled_fits
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.runtime.command import command
+from kernelcast.wire.catalogue import own_name
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Meaning
 from kernelcast.wire.errors import ConfigurationError
 
@@ -82,7 +84,7 @@ CalendarFile = Annotated[
     typer.Option(
         "--calendar",
         metavar="FILE",
-        help="Settings file: its predictor.calendar is neither learnt nor alarmed.",
+        help="Settings file: its time_zone and holidays apply; its calendar is neither learnt nor alarmed.",
         exists=True,
         dir_okay=False,
     ),
@@ -130,12 +132,14 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
 ) -> None:
     """Judge each row of recorded series from the rows before it, as the predictor does with live ones."""
     recording = RangeOptions(prometheus, query, start, end, step)
+    metric = own_name(metric) if metric else metric
     grid = GridOptions(_duration("--interval", interval or _step(recording)), _duration("--season", season))
     if grid.interval is not None and grid.interval.counted:
         raise ConfigurationError(f"--interval is {interval!r}; write it with a unit, such as 60s or 5m")
+    local_time = LocalTime()
     if calendar is not None:
-        periods = read_settings(calendar, option="--calendar").calendar
-        grid = replace(grid, calendar=periods, metric=metric or "")
+        site = read_settings(calendar, option="--calendar")
+        grid, local_time = replace(grid, calendar=site.calendar, metric=metric or ""), site.local_time
     options = BacktestOptions(parse_duration("--ahead", ahead), _duration("--horizon", horizon), _levels(quantiles))
     meaning = _meaning(metric) if compare is None else MEANINGS.get(metric or "", OTHER)
     if threshold is not None and not math.isfinite(threshold):
@@ -153,6 +157,7 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
         options.horizon or DEFAULT_HORIZON,
         meaning,
         Companions.of_file(table, companions),
+        local_time=local_time,
     )
     if compare is not None:
         used = {

@@ -14,7 +14,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.backtest.grid import GriddedSeries, SeriesBatch
 from kernelcast.predictor.backtest.table import CsvTable, read
-from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue import kernel, own_name
 from kernelcast.wire.catalogue.devices import gpu, nvlink
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.errors import ConfigurationError
@@ -270,4 +270,4 @@ def _companion(table: CsvTable, labels: Sequence[str], numbers: Sequence[int]) -
     named = {name: label for name, label in zip(table.columns[0], labels, strict=True) if label}
     rows = sorted((table.rows[number] for number in numbers), key=lambda row: row.seconds)
     seconds, values = np.array([row.seconds for row in rows]), np.array([row.value for row in rows])
-    return Companion(named.pop(METRIC), named, seconds, values)
+    return Companion(own_name(named.pop(METRIC)), named, seconds, values)

@@ -11,7 +11,9 @@ from kernelcast.runtime.settings.service import load
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.errors import ConfigurationError
 
-APPLIED: Final = frozenset({"horizons_seconds", "judge.kernel_slowdown_ratio", "judge.thresholds"})
+APPLIED: Final = frozenset(
+    {"holidays", "horizons_seconds", "judge.kernel_slowdown_ratio", "judge.thresholds", "time_zone"}
+)
 """Settings of the predictor that a backtest applies."""
 NOT_ALERTING: Final = ("kafka.", "log.", "web.", "hints.", "client_id", "group_id")
 """Beginnings of the paths of settings that change no alert."""
@@ -50,7 +52,13 @@ def configured(options: BreachOptions, settings: PredictorSettings, metric: str)
             f"{LONGEST_SECONDS:g} s; add a shorter one"
         )
     threshold = settings.judge.thresholds.get(metric)
-    return replace(options, threshold=threshold, meaning=meaning, alarm_horizons_seconds=horizons)
+    return replace(
+        options,
+        threshold=threshold,
+        meaning=meaning,
+        alarm_horizons_seconds=horizons,
+        local_time=settings.local_time,
+    )
 
 
 def ignored_differences(old: PredictorSettings, new: PredictorSettings) -> list[str]:

@@ -12,7 +12,7 @@ from kernelcast.predictor.causes.find import FeatureColumn
 from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, changed_at, filled, last, usual_high
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.passage.trend import LEAST_POINTS, Trend, estimate
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 from kernelcast.wire.catalogue.devices import device, gpu, nvlink
 from kernelcast.wire.catalogue.features import THERMAL_MARGIN, Feature
 from kernelcast.wire.catalogue.model import Metric

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians
 from kernelcast.wire.baselines import KernelBaseline, NodeBaseline
 
 FEWEST_NODES: Final = 3

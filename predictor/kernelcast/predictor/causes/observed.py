@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, condense
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 from kernelcast.wire.catalogue.model import Metric
 
 HOUR_SECONDS: Final = 3600.0

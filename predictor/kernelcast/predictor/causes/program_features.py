@@ -15,7 +15,7 @@ from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.peers.compare import others_known, others_median
 from kernelcast.predictor.peers.groups import PeerGroups
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.features import Feature
 

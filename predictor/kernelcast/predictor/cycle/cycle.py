@@ -65,6 +65,7 @@ class Cycle:
         self._pending: PredictorSettings | None = None
         self._unused = ProgramChanges()
         self._refilled: list[Ints] = []
+        self._silent: list[Ints] = []
         self._windows = windows
         self._lock = lock
         self._timer = timer
@@ -102,6 +103,8 @@ class Cycle:
         self.histories.advance(rows)
         while self._refilled:
             self.detection.memory.evaluate_again(self._refilled.pop())
+        while self._silent:
+            self.detection.memory.reset(self._silent.pop())
         # Before their use: a change that cannot be used must not end each later cycle.
         self._unused = ProgramChanges()
         before = self.detection.regimes_begun
@@ -123,6 +126,10 @@ class Cycle:
     def evaluate_again(self, rows: Ints) -> None:
         """Evaluate the newest blocks of rows in the next cycle: they have another past; callable from any thread."""
         self._refilled.append(rows)
+
+    def forget_alerts(self, rows: Ints) -> None:
+        """Forget the alerts of rows that are silent; their past stays. Callable from any thread."""
+        self._silent.append(rows)
 
     def forecast_of(self, row: int) -> SeriesForecast | None:
         """The forecast of a row from its newest or second newest block; None without one."""

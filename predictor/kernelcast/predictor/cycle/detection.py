@@ -20,7 +20,7 @@ from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.detector import Evaluation
 from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions, limit_passed, run
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 from kernelcast.predictor.series.windows import EMPTY
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 
@@ -239,6 +239,7 @@ class Detection:
             alarm_horizons_seconds=scaled(self.horizons_seconds),
             calibration=shipped(),
             scale=self._scale,
+            local_time=self._source.settings.local_time,
         )
 
     @property

@@ -88,7 +88,8 @@ class DetectorMemory:
         return found
 
     def reset(self, rows: Ints) -> None:
-        """Forget everything about rows."""
+        """Forget everything about rows; those that are not synced yet have nothing."""
+        rows = rows[rows < len(self.generation)]
         for name, fill in _COLUMNS.items():
             getattr(self, name)[rows] = fill
 

@@ -117,11 +117,10 @@ class PanelSource:
         hours = self.histories.hours(rows, newest)
         begun = np.flatnonzero(np.isfinite(hours).any(axis=0))
         kept_hours = slice(int(begun[0]) if len(begun) else hours.shape[1], None)
-        phase = np.full(len(rows), (newest + 1) % self.histories.hour_blocks, np.int64)
+        last_hour, phase = (np.full(len(rows), one) for one in divmod(newest + 1, self.histories.hour_blocks))
         load, load_hours = self._load(rows, newest)
-        return SeriesBlocks(
-            *(mean, median, load[:, kept], process, version, hours[:, kept_hours], phase, load_hours[:, kept_hours])
-        )
+        by_hour = (hours[:, kept_hours], phase, load_hours[:, kept_hours], last_hour - 1)
+        return SeriesBlocks(mean, median, load[:, kept], process, version, *by_hour)
 
     def present_process(self, rows: Ints) -> Ints:
         """Number of the process of each row now, counted as in `blocks`."""

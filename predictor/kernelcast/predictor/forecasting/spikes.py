@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.forecasting.rolling import forward_filled
-from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians
 
 _SPREADS: Final = 10.0
 """Distance from the median of three values, in usual changes, from which a value is a spike."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.series import SeriesBlocks
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 
 OPENING_BLOCKS: Final = 3
 """First blocks of a process that are left out: 15 minutes."""

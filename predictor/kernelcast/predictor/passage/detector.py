@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.baseline import Baseline
 from kernelcast.predictor.passage.calibration import Calibrator
@@ -31,7 +32,7 @@ from kernelcast.predictor.passage.season import Season, learn
 from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, Trend, estimate
 from kernelcast.predictor.passage.wear import Wear, at_usual_load, by_day
-from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
 """Size of changes of the load, in its unit (watts), that explain half as much as large ones: a ridge."""
@@ -45,6 +46,8 @@ REACH_UNKNOWN: Final = 0.5
 """The same while no earlier day shows what is usual: a day's traffic rises for hours, too."""
 REACH_WITHOUT: Final = 4.0
 """The same where blocks are so short that no day can be seen: there is no season to be mistaken for a drift."""
+_UNKNOWN_NOISE: Final = 2.0
+"""Largest noise of a block in that of differences, while no earlier day shows what is usual."""
 _JOB_BLOCKS: Final = 36
 """Blocks of a job, for the number of jobs that a line rests on."""
 _EMPTY_SHARE: Final = 0.5
@@ -109,6 +112,7 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
     held: Floats | None = None,
     begins: Ints | None = None,
     day_hours: int = 24,
+    local_time: LocalTime | None = None,
 ) -> Evaluation:
     """Evaluate series at the end of their newest block.
 
@@ -120,6 +124,7 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
         held: Shape (n,), baselines that hold instead of learnt ones, because something is wrong; NaN for none.
         begins: Shape (n,), first block of each; None for 0.
         day_hours: Hours of `SeriesBlocks` in a day; 0 where they do not divide it.
+        local_time: Clock and holidays of the site; None where its hours are longer or shorter than 3600 s.
     """
     own = np.isnan(traits.limit)
     begins = np.zeros(len(own), np.int64) if begins is None else begins
@@ -137,7 +142,8 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
     adjusted = values - _load_effects(values, blocks.load, begins)
     since = np.maximum(np.maximum(learnt.since, begins), _load_step(blocks.load))
     target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
-    season = _season(direction * blocks.hours, target, blocks.phase, day_hours)
+    hours = blocks.hours if local_time is None else local_time.usual_hours(blocks.hours, blocks.last_hour)
+    season = _season(direction * hours, target, blocks.phase, day_hours)
     settling = traits.settling_blocks
     quiet = np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale)
     usual = season.usual(adjusted, quiet)
@@ -158,6 +164,8 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
     )
     # Noise whose memory is not known yet looks like a slope, and a limit from the baseline is near.
     trend = trend.flat(own & (_known_blocks(values) < DAY_BLOCKS) & (trend.slope <= CERTAIN_ERRORS * trend.error))
+    # While no earlier day shows the hour, jobs that come and go are not told from noise.
+    noise = np.where(season.known | own, trend.noise, np.minimum(trend.noise, _UNKNOWN_NOISE * quiet))
     quick = np.minimum(trend.noise, quiet)
     newest = _newest(values[:, -HOUR_BLOCKS:])
     # Where days agree the season explains the fall.
@@ -165,7 +173,7 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
     trend = replace(
         trend.flat(returns),
         reversal=np.maximum(trend.reversal, _daily_slope(values, traits.resolution / scale)),
-        noise=np.where(returns, quick, trend.noise),
+        noise=np.where(returns, quick, noise),
     )
     level = np.where(returns, newest, trend.level) + np.nan_to_num(offset)
     headroom = np.where(opening | erratic, np.nan, target - level)

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.passage.series import DAY_BLOCKS
-from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians
 
 RESOLUTION_NOISE: Final = 0.4
 """Smallest assumed noise of a block, in steps of the gauge; rounding alone makes 0.29 of a step."""

@@ -5,12 +5,13 @@ machine, nor on how many blocks are evaluated in one call.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
@@ -45,6 +46,7 @@ class DetectorOptions:
         asked: Shape (n, h), those that it considers for each series; None for all.
         calibration: Of the probabilities; None for none.
         scale: Seconds of the series' time in a second of the detector.
+        local_time: Clock and holidays of the site.
     """
 
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
@@ -52,6 +54,7 @@ class DetectorOptions:
     calibration: Calibrator | None = None
     scale: float = 1.0
     asked: Bools | None = None
+    local_time: LocalTime = field(default_factory=LocalTime)
 
     @property
     def day_hours(self) -> int:
@@ -136,6 +139,7 @@ def run(
             held=None if held is None else np.tile(held, len(group)),
             begins=begins,
             day_hours=options.day_hours,
+            local_time=options.local_time if options.scale == 1.0 else None,
         )
         for place, end in enumerate(group):
             own = found.rows(slice(place * rows, (place + 1) * rows))

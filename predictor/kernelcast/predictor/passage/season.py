@@ -1,9 +1,8 @@
 """Usual range of each series by hour of day, from the hours of up to five weeks before.
 
 A rise that leads to where the series was at this hour of other days is no drift. The range is that of most days, an
-hour wider on both sides: people begin early or late, and a change to summer time moves them by an hour. It needs
-neither a calendar nor a time zone. A rhythm of a week is known after a week: the hours a week and two weeks ago
-belong to the range.
+hour wider on both sides: people begin early or late, and a change to summer time moves them by an hour, unless a time
+zone is set (`local_time`). A rhythm of a week is known after a week: the hours a week and two weeks ago belong to it.
 
 `detector` takes the range from values before it estimates trends; the usual path ahead tells which limit a drift will
 reach at the next peak.
@@ -17,7 +16,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 
 _MOST_DAYS: Final = 0.75
 """Share of the days whose value lies below the upper end of the range, so that a fault of the last days is no habit."""

@@ -57,6 +57,7 @@ class SeriesBlocks:
         hours: Shape (n, h), of the hours before, the last whole one last; NaN where one has no value.
         phase: Shape (n,), blocks since the end of the last whole hour.
         load_hours: Shape (n, h), the load in the same hours.
+        last_hour: Shape (n,), number of the last whole hour, counted from the epoch.
     """
 
     mean: Floats
@@ -67,6 +68,7 @@ class SeriesBlocks:
     hours: Floats
     phase: Ints
     load_hours: Floats
+    last_hour: Ints
 
     @classmethod
     def of(  # noqa: PLR0913  the attributes
@@ -94,7 +96,8 @@ class SeriesBlocks:
         kind = np.zeros(len(mean), np.bool_) if averaged is None else averaged
         hours, phase = hours_of(mean, median, kind, first)
         load_hours, _ = hours_of(load, load, np.zeros(len(mean), np.bool_), first)
-        return cls(mean, median, load, process, version, hours=hours, phase=phase, load_hours=load_hours)
+        last_hour = np.full(len(mean), (first + mean.shape[1]) // HOUR_BLOCKS - 1, np.int64)
+        return cls(mean, median, load, process, version, hours, phase, load_hours, last_hour)
 
     def until(self, end: int) -> "SeriesBlocks":
         """The blocks before a place, at most two days of them, and the hours before it, at most five weeks."""
@@ -112,6 +115,7 @@ class SeriesBlocks:
             self.hours[:, hours],
             phase + later * HOUR_BLOCKS,
             self.load_hours[:, hours],
+            self.last_hour - later,
         )
 
     def at_ends(self, ends: Sequence[int]) -> tuple["SeriesBlocks", Ints]:

@@ -13,7 +13,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.noise import block_noise
 from kernelcast.predictor.passage.series import DAY_BLOCKS
-from kernelcast.predictor.screening.blocks import row_medians, theil_sen
+from kernelcast.predictor.robust import row_medians, theil_sen
 
 POINTS: Final = 24
 """Points of a line."""
@@ -35,6 +35,10 @@ _HINGE_GAIN: Final = 0.6
 """A hinge explains a row if the line's residual exceeds its own by this share."""
 _HINGE_NOISE: Final = 3.0
 """The residual must fall by the square of this number of standard deviations, too: chance alone gains a little."""
+_ENDS: Final = 6
+"""Blocks at both ends of a line that say by how much a series has risen."""
+_BELOW_NOISE: Final = 3.0
+"""Standard deviations of a block below its usual range at which a series began below it."""
 _AGREE: Final = 2.0
 """Standard errors by which both lines may differ and still agree."""
 _ALIKE: Final = 0.1
@@ -163,7 +167,10 @@ def estimate(
     known = np.isfinite(chosen.slope)
     own = np.where(known, np.where(chosen.begin > 0, chosen.begin, chosen.span), length)
     age = np.minimum(own, length - start).astype(np.int64)
-    slope, straight, eased = (np.where(known, one, 0.0) for one in (chosen.slope, chosen.straight, chosen.eased))
+    most = np.inf if usual is None else _most_slope(values, rest, age, noise)
+    slope, straight, eased = (
+        np.minimum(np.where(known, one, 0.0), most) for one in (chosen.slope, chosen.straight, chosen.eased)
+    )
     recent: Floats = np.where(here, values, np.nan)[:, -6:] - slope[:, None] * (np.arange(6.0) - 5.0)
     recent = np.where(np.arange(length)[-6:] >= start[:, None], recent, np.nan)
     level = row_medians(recent)
@@ -180,6 +187,20 @@ def estimate(
         reversal=_reversal(rest, np.sign(slope)),
         age=age,
     )
+
+
+def _most_slope(values: Floats, rest: Floats, age: Ints, noise: Floats) -> Floats:
+    """Largest slope of each series that began below its usual range: its own one, infinite for the others.
+
+    On a quiet day the range falls to the series in the evening, which is no rise of the series.
+    """
+    length = values.shape[1]
+    first = np.maximum(length - age[:, None], 0) + np.arange(_ENDS)
+    before, below = (row_medians(np.take_along_axis(one, np.minimum(first, length - 1), 1)) for one in (values, rest))
+    risen = row_medians(values[:, -_ENDS:]) - before
+    own = np.maximum(np.nan_to_num(risen), 0.0) / np.maximum(age - _ENDS, 1)
+    found: Floats = np.where(below < -_BELOW_NOISE * noise, own, np.inf)
+    return found
 
 
 def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resolution: Floats) -> _Line:

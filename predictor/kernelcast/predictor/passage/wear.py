@@ -15,7 +15,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.passage.series import HOUR_BLOCKS
-from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians
 
 _HIGH_SHARE: Final = 0.9
 """Quantile of the heat that is the usual high load."""

@@ -1,4 +1,4 @@
-"""Holidays and maintenance (`predictor.calendar`): times in which a series is neither learnt nor alarmed.
+"""Maintenance (`predictor.calendar`): times in which a series is neither learnt nor alarmed.
 
 `SeriesAttributes` and the backtest's grid ask it.
 """

@@ -32,7 +32,8 @@ _FIRST_CAPACITY: Final = 1024
 class Windows:
     """Windows of up to `max_series` series. Not safe for several threads: the caller holds the engine's lock.
 
-    A series has a *row*, its index in all arrays; a dropped row is used again for another series.
+    A series has a *row*, its index in all arrays; a dropped row is used again for another series. One that is set aside
+    goes on in its row when it returns, unless the row was needed meanwhile.
 
     Attributes:
         interval_ns: Length of an interval.
@@ -54,6 +55,7 @@ class Windows:
         self._rows: dict[Subject, int] = {}
         self._subjects: list[Subject | None] = []
         self._free: list[int] = []
+        self._aside: dict[Subject, int] = {}  # the one that was set aside first comes first
         capacity = min(_FIRST_CAPACITY, max_series)
         self._ring: WindowArray = np.full((capacity, points), np.nan, np.float32)
         self.newest: Ints = np.full(capacity, EMPTY, np.int64)
@@ -82,20 +84,24 @@ class Windows:
         if row is not None:
             self.owner[row] = owner
             return row
-        if not self._free and len(self._subjects) >= self._max_series:
-            self.refused += 1
-            return NOT_ADMITTED
-        row = self._free.pop() if self._free else self._append()
+        row = self._aside.pop(subject, None)
+        if row is None:
+            row = self._unused_row()
+            if row == NOT_ADMITTED:
+                self.refused += 1
+                return NOT_ADMITTED
+            self._begin_again(np.array([row]))
         self._rows[subject] = row
         self._subjects[row] = subject
         self.owner[row] = owner
-        self._begin_again(np.array([row]))
         return row
 
     def rename(self, before: Subject, after: Subject) -> int | None:
         """Let a series go on under other labels; returns its row, None if there is no such series or both exist."""
         if before not in self._rows or after in self._rows:
             return None
+        if after in self._aside:
+            self._free.append(self._aside.pop(after))
         row = self._rows[after] = self._rows.pop(before)
         self._subjects[row] = after
         return row
@@ -236,6 +242,20 @@ class Windows:
                 self._free.append(row)
         self.owner[rows] = -1
 
+    def set_aside(self, rows: Ints) -> None:
+        """Drop series that may return."""
+        for row in rows.tolist():
+            subject = self._subjects[row]
+            if subject is not None:
+                self._aside[subject] = self._rows.pop(subject)
+                self._subjects[row] = None
+        self.owner[rows] = -1
+
+    def forget_aside(self) -> None:
+        """Let no series return into its row: another reader goes on with it."""
+        self._free.extend(self._aside.values())
+        self._aside.clear()
+
     def fill(self, rows: Ints, newest: Ints, values: WindowArray) -> None:
         """Replace whole windows.
 
@@ -299,6 +319,14 @@ class Windows:
         self.newest[rows] = EMPTY
         self.last_ns[rows] = 0
         self.totals.clear(rows)
+
+    def _unused_row(self) -> int:
+        """A row for a new series: without memory of another one while the arrays have such rows."""
+        if self._free:
+            return self._free.pop()
+        if self._aside and len(self._subjects) >= len(self._ring):
+            return self._aside.pop(next(iter(self._aside)))
+        return self._append() if len(self._subjects) < self._max_series else NOT_ADMITTED
 
     def _append(self) -> int:
         row = len(self._subjects)

@@ -2,7 +2,7 @@
 
 dcgm-exporter's labels `pod`, `namespace`, `container` and `hpc_job` begin another series of Prometheus at each job.
 Here a series of a GPU is (metric, UUID, instance) and the row's own labels, such as a link; everything else is an
-attribute. `Source` and `Refill` look rows up here. Its user holds the engine's lock.
+attribute. `Source` and `PastReader` look rows up here. Its user holds the engine's lock.
 """
 
 import re
@@ -17,13 +17,13 @@ from kernelcast.predictor.series.subjects import DEVICE_NAMES, VARIANT, Form, Su
 from kernelcast.predictor.series.windows import NOT_ADMITTED
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.runtime.logging import get_logger
-from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind, Metric
-from kernelcast.wire.catalogue.devices.device import CLOCK_EVENT_REASONS, DEVICE_LABELS, GPU_TEMP, USER_LABELS
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, OWN_NAMES, Kind, Metric, own_name
+from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, GPU_TEMP, USER_LABELS
 from kernelcast.wire.catalogue.features import THERMAL_MARGIN
 from kernelcast.wire.catalogue.meanings import MEANINGS
 
-ALIASES: Final = {"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": CLOCK_EVENT_REASONS.prometheus_name}
-"""Former names of DCGM's fields, which dcgm-exporter writes under older counters tables."""
+HOSTNAME: Final = "hostname"
+"""dcgm-exporter's name of `Hostname` after 4.8.2 (d5e5f51)."""
 MANY_SERIES: Final = 20_000
 """Series from which on the log warns: each cycle and each poll takes seconds of a core."""
 OWNER: Final = 0
@@ -72,14 +72,14 @@ class Admission:
         self._warned = False
 
     def names(self, *kinds: Kind) -> list[str]:
-        """Names in Prometheus of the admitted metrics of these kinds, former names included."""
+        """Names in Prometheus of the admitted metrics of these kinds, DCGM's other names of them included."""
         found = [name for name, row in self.metrics.items() if row.kind in kinds]
-        return found + [alias for alias, name in ALIASES.items() if name in found]
+        return found + [other for other, name in OWN_NAMES.items() if name in found]
 
     def metric(self, labels: Labels, default: str = "") -> str:
         """The catalogue's name of a series."""
         name = dict(labels).get("__name__", default)
-        return ALIASES.get(name, name)
+        return own_name(name)
 
     def row(self, labels: Labels, metric: str = "") -> int:
         """The row of a series, admitted if it is new; NOT_ADMITTED if it is foreign or beyond the limit.
@@ -97,7 +97,7 @@ class Admission:
         return self._admit(key, dict(key))
 
     def _admit(self, key: Labels, labels: dict[str, str]) -> int:
-        name = ALIASES.get(labels.get("__name__", ""), labels.get("__name__", ""))
+        name = own_name(labels.get("__name__", ""))
         subject = self._subject(name, labels)
         if subject is None:
             self.foreign += 1
@@ -155,6 +155,8 @@ class Admission:
         if row is None:
             return None
         known = row.labels or DEVICE_LABELS
+        if HOSTNAME in labels:
+            labels = {"Hostname": labels[HOSTNAME]} | labels
         kept = tuple(sorted((label, labels[label]) for label in known if labels.get(label) and label not in _MESSAGES))
         names = {label for label, _ in kept}
         if not ({"UUID"} <= names or {"program"} <= names):

@@ -71,7 +71,7 @@ class PrometheusMeasures:
             self._without_limit.labels(model).set(count)
 
     def refilled(self, part: str, share: float) -> None:
-        """Note how far a refill has come."""
+        """Note how far the past has been read."""
         self._refilled.labels(part).set(share)
 
 

@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.predictor.cycling import CycleLoop
 from kernelcast.predictor.engine import Engine
-from kernelcast.predictor.forecasting import machine_code
 from kernelcast.predictor.forecasting.deep.pool import FitPool
 from kernelcast.predictor.measures import Measures
 from kernelcast.predictor.pages import Pages
@@ -23,18 +22,19 @@ from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.without_kafka.answers import Answers
 from kernelcast.predictor.without_kafka.measures import MeasuredClient, PrometheusMeasures
 from kernelcast.predictor.without_kafka.outputs import PrometheusOutputs
-from kernelcast.predictor.without_kafka.refill import Refill
+from kernelcast.predictor.without_kafka.past_reader import PastReader
 from kernelcast.predictor.without_kafka.remembered import Remembered
 from kernelcast.predictor.without_kafka.source import Source
 from kernelcast.predictor.without_kafka.start import nothing_found, on_grid, wait_for_series
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.service_manager import ServiceManager
+from kernelcast.runtime.threads import Worker
 from kernelcast.wire.errors import ConfigurationError, PrometheusError
 
 TICK_SECONDS: Final = 1.0
 """Longest time without a look at signals."""
-REFILL_EVERY_SECONDS: Final = 60.0
+PAST_EVERY_SECONDS: Final = 60.0
 """Time between two looks for series without a past."""
 EXPIRE_EVERY_SECONDS: Final = 60.0
 AGAIN_SECONDS: Final = 5.0
@@ -48,7 +48,7 @@ _log = get_logger(__name__)
 
 
 class _StopRequestedError(Exception):
-    """Leaves a refill that would take minutes."""
+    """Leaves a reading of the past that would take minutes."""
 
 
 class PrometheusPredictor:
@@ -91,11 +91,11 @@ class PrometheusPredictor:
             self._reader(1), self._engine, admission, self._outputs.findings.alarms, clock_seconds=self._seconds
         )
         self._cycles = CycleLoop(settings, self._engine, self._outputs, measures=measures)
-        self._refill = self._new_refill()
+        self._past = self._new_past()
         self._ending = threading.Event()
         self._shutdown = Shutdown()
         self._trouble = ""
-        self._refill_due = self._expire_due = 0.0
+        self._past_due = self._expire_due = 0.0
         self.web = Pages(settings, self.registry, self._engine, self._cycles).server(
             self._ready, Answers(self._outputs.findings).routes
         )
@@ -108,12 +108,9 @@ class PrometheusPredictor:
             PrometheusError: Prometheus cannot be reached, or refuses, at the start.
         """
         self._shutdown = shutdown
-        machine_code.warm_up()
         if self._read is not None:
             shutdown.on_reload(partial(reload, self._engine, self._settings, self._read))
-        cycles = threading.Thread(
-            target=self._cycles.run, args=(self._ending, self._cycling), name="cycles", daemon=True
-        )
+        cycles = Worker("cycles", self._cycles.run, self._ending, self._cycling)
         with self.web:
             try:
                 while not shutdown.requested and not self._poll():
@@ -128,16 +125,16 @@ class PrometheusPredictor:
     def _read_forever(self) -> None:
         while not self._shutdown.requested:
             self._between(0.0)
-            if time.monotonic() >= self._refill_due:
-                self._refill_due = time.monotonic() + REFILL_EVERY_SECONDS
-                self._try("past not read from Prometheus", lambda: self._refill.run(self._seconds()))
+            if time.monotonic() >= self._past_due:
+                self._past_due = time.monotonic() + PAST_EVERY_SECONDS
+                self._try("past not read from Prometheus", lambda: self._past.run(self._seconds()))
             if time.monotonic() >= self._expire_due:
                 self._expire_due = time.monotonic() + EXPIRE_EVERY_SECONDS
                 self._source.expire()
             self._wait(min(self._source.due_seconds, TICK_SECONDS))
 
     def _between(self, rest_seconds: float) -> None:
-        """Poll if that is due, and rest; called before each query of a refill.
+        """Poll if that is due, and rest; called before each query of the past.
 
         Raises:
             _StopRequestedError: It is to end.
@@ -161,7 +158,7 @@ class PrometheusPredictor:
 
         def poll() -> None:
             if self._source.poll():
-                self._refill = self._new_refill()  # what was left out may be there as blocks
+                self._past = self._new_past()  # what was left out may be there as blocks
             self._trouble = ""
 
         self._try("intervals not read from Prometheus", poll)
@@ -192,15 +189,15 @@ class PrometheusPredictor:
             return False, f"Prometheus has given no interval for {silent:.0f} s: {self._trouble or 'it is slow'}"
         if not self._engine.windows.rows().size:
             return False, nothing_found(self._settings)
-        return (True, "") if self._refill.days_done else (False, "two days of the series are being read")
+        return (True, "") if self._past.days_done else (False, "two days of the series are being read")
 
     def _reader(self, points: int) -> MeasuredClient:
         source = self._settings.prometheus
         client = PrometheusClient(source.url, points_per_page=points, access=source.access)
         return MeasuredClient(client, self._source_measures)
 
-    def _new_refill(self) -> Refill:
-        return Refill(
+    def _new_past(self) -> PastReader:
+        return PastReader(
             self._engine,
             self._source.admission,
             self._reader,

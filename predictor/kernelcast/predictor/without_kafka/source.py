@@ -3,7 +3,7 @@
 One query gives all gauges and counters: `last_over_time` keeps names, and leaves an interval without a sample empty,
 where a plain selector would repeat a value for five minutes. Each histogram needs a query of its own. Nothing is lost
 while Prometheus is slow, restarts or throttles: the next query asks from the last interval on. Only an outage that is
-longer than a window leaves intervals out, which are counted, and which `Refill` asks for as blocks.
+longer than a window leaves intervals out, which are counted, and which `PastReader` asks for as blocks.
 
 One thread uses it.
 """

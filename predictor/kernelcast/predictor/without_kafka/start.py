@@ -8,10 +8,11 @@ import numpy as np
 
 from kernelcast.predictor.prometheus import RangeSeries
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.without_kafka.admission import ALIASES, admitted
+from kernelcast.predictor.without_kafka.admission import admitted
 from kernelcast.predictor.without_kafka.measures import THROTTLED
 from kernelcast.predictor.without_kafka.remembered import InstantReader
 from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.catalogue import OWN_NAMES
 from kernelcast.wire.catalogue.devices.device import GPU_TEMP
 from kernelcast.wire.errors import PrometheusError
 
@@ -47,7 +48,8 @@ def look(client: InstantReader, settings: PredictorSettings, now_seconds: float)
     Raises:
         PrometheusError: It does not answer, refuses, or is no Prometheus.
     """
-    names = [*admitted(settings), *ALIASES]
+    rows = admitted(settings)
+    names = [*rows, *(other for other, own in OWN_NAMES.items() if own in rows)]
     chosen = f'__name__=~"{"|".join(names)}"' + (
         f",{settings.prometheus.matchers}" if settings.prometheus.matchers else ""
     )

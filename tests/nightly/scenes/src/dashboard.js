@@ -1,7 +1,7 @@
 // A scene from the JSON of a dashboard, as Grafana makes one (dashboard-scene/serialization/transformSaveModelToScene).
 
 import {
-  DataSourceVariable, EmbeddedScene, LocalValueVariable, QueryVariable, SceneControlsSpacer, SceneDataTransformer, SceneGridItem, SceneGridLayout,
+  DataSourceVariable, EmbeddedScene, QueryVariable, SceneControlsSpacer, SceneDataTransformer, SceneGridItem, SceneGridLayout,
   SceneGridRow, SceneQueryRunner, SceneTimeRange, SceneVariableSet, VariableValueSelectors, VizPanel,
 } from "@grafana/scenes";
 
@@ -31,32 +31,28 @@ function vizPanel(panel, key) {
   });
 }
 
-// Every row is drawn open, one below the other, so that each panel is drawn. A repeated row is drawn for `repeats`.
-export function sceneOf(model, { from, to, chosen, repeats }) {
+// Every row is drawn open, one below the other, so that each panel is drawn.
+export function sceneOf(model, { from, to, chosen }) {
   const groups = [{ panels: [] }];
-  for (const panel of model.panels) {
+  for (const panel of model.panels.filter(({ type }) => type !== "text")) { // its panel is in no package
     if (panel.type === "row") groups.push({ row: panel, panels: [...(panel.panels ?? [])] });
     else groups.at(-1).panels.push(panel);
   }
   const children = [], drawn = [];
   let y = 0;
   for (const { row, panels } of groups) {
-    const values = row?.repeat ? repeats : [undefined];
-    for (const [copy, value] of values.entries()) {
-      const top = Math.min(...panels.map(({ gridPos }) => gridPos.y));
-      const own = value === undefined ? undefined : new SceneVariableSet({ variables: [new LocalValueVariable({ name: row.repeat, value, text: value })] });
-      const begin = y + (row ? 1 : 0);
-      const items = panels.map((panel) => {
-        const made = vizPanel(panel, `panel-${panel.id}${copy ? `-copy-${copy}` : ""}`);
-        drawn.push({ panel, made });
-        const { x, w, h } = panel.gridPos;
-        return new SceneGridItem({ x, y: begin + panel.gridPos.y - top, width: w, height: h, body: made });
-      });
-      const height = Math.max(0, ...panels.map(({ gridPos }) => gridPos.y + gridPos.h - top));
-      if (row) children.push(new SceneGridRow({ title: row.title, isCollapsed: false, isCollapsible: false, y, children: items, $variables: own }));
-      else children.push(...items);
-      y = begin + height;
-    }
+    const top = Math.min(...panels.map(({ gridPos }) => gridPos.y));
+    const begin = y + (row ? 1 : 0);
+    const items = panels.map((panel) => {
+      const made = vizPanel(panel, `panel-${panel.id}`);
+      drawn.push({ panel, made });
+      const { x, w, h } = panel.gridPos;
+      return new SceneGridItem({ x, y: begin + panel.gridPos.y - top, width: w, height: h, body: made });
+    });
+    const height = Math.max(0, ...panels.map(({ gridPos }) => gridPos.y + gridPos.h - top));
+    if (row) children.push(new SceneGridRow({ title: row.title, isCollapsed: false, isCollapsible: false, y, children: items }));
+    else children.push(...items);
+    y = begin + height;
   }
   const scene = new EmbeddedScene({
     $timeRange: new SceneTimeRange({ from, to }),

@@ -92,10 +92,12 @@ def away(_path: str, _body: bytes, _headers: Mapping[str, str]) -> ForwardedAnsw
 
 
 @contextmanager
-def served(ask: Ask, kinds: tuple[str, ...], config: Path | None = None) -> Iterator[str]:
+def served(
+    ask: Ask, kinds: tuple[str, ...], config: Path | None = None, *, board: Mapping[str, Any] | None = None
+) -> Iterator[str]:
     settings = PagesSettings(prometheus_url="http://prometheus:9090")
     proxy = PrometheusProxy(settings, ask=ask)
-    site = PageSite(settings, (page_model(dashboard(kinds)),), prometheus=proxy)
+    site = PageSite(settings, (page_model(board or dashboard(kinds)),), prometheus=proxy)
     web = WebSettings(listen_address="127.0.0.1:0", config_file=config)
     with WebServer(web, title="bridge", metrics=CollectorRegistry(), routes=site.routes()) as server:
         yield server.url
@@ -118,6 +120,32 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One page with each type of panel, one that is unknown, and links of other kinds."""
     with served(prometheus, (*TYPES, "geomap")) as url:
         return drawn(url, tmp_path_factory.mktemp("browser"))
+
+
+def test_an_alert_leads_to_its_runbook_and_a_phone_shows_no_column_without_a_value(tmp_path: Path) -> None:
+    firing = {"metric": {"alertname": "KernelcastGpuDown", "kernel": "gemm", "rack": ""}, "value": [0, "1"]}
+
+    def ask(_path: str, _body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
+        answer = {"status": "success", "data": {"result": [firing]}}
+        return ForwardedAnswer(200, "application/json", "", json.dumps(answer).encode())
+
+    board = dashboard(("table",))
+    board["panels"][0]["fieldConfig"] = {"defaults": {}}
+    with served(ask, (), board=board) as url:
+        wide, phone = (drawn(url, tmp_path / width, f"--window-size={width},2400") for width in ("1400", "500"))
+    for text in (wide, phone):
+        assert re.search(r'<a href="/runbooks/KernelcastGpuDown"[^>]*>KernelcastGpuDown</a>', text)
+    headings = [re.findall(r'<th scope="col"[^>]*>(\w+)', text) for text in (wide, phone)]
+    assert headings == [["alertname", "kernel", "rack", "Value"], ["alertname", "kernel", "Value"]]
+
+
+def test_a_page_opens_on_the_first_node_and_all_of_them_can_be_chosen(tmp_path: Path) -> None:
+    board = dashboard(("text",))
+    board["templating"]["list"][0]["multi"] = True
+    with served(prometheus, (), board=board) as url:
+        text = drawn(url, tmp_path)
+    assert re.findall(r'<option[^>]*value="([^"]*)"[^>]*>(?:All|gemm)</option>', text) == ["$__all", "gemm"]
+    assert "<span>about gemm</span>" in text
 
 
 def test_choices_of_one_value_are_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -194,6 +222,63 @@ def test_all_panels_of_a_page_ask_in_one_request(tmp_path: Path, monkeypatch: py
         drawn(url, tmp_path)
     assert len(lists[0]) == 1, "the values of the variable, which the panels need"
     assert len(lists[1]) == len(TYPES) + 1, "a panel of text asks nothing, and two panels are added to the types"
+
+
+def test_queries_that_fill_a_request_leave_in_several(tmp_path: Path) -> None:
+    """The rows of the page of programs, opened, with the names of 50 nodes in each query."""
+    board = dashboard(())
+    long = "hot" + " " * 12_000
+    for number in range(40):
+        made = panel(number, "stat") | {"gridPos": {"x": 0, "y": 0, "w": 24, "h": 4}}
+        made["targets"] = [{"refId": "A", "expr": long, "legendFormat": f"n{number} {{{{kernel}}}}", "instant": True}]
+        board["panels"].append(made)
+    with served(prometheus, (), board=board) as url:
+        text = drawn(url, tmp_path)
+    assert "longer than" not in text
+    assert {f"n{number} gemm" for number in range(40)} <= set(re.findall(r">(n\d+ gemm)<", text))
+
+
+def test_where_nothing_is_measured_now_a_choice_is_of_the_time_range(tmp_path: Path) -> None:
+    """Without metrics' names Prometheus refuses equal series of two metrics, and the page had no choice at all."""
+
+    def ask(_path: str, body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
+        query = dict(parse_qsl(body.decode()))["query"]
+        now = [{"metric": {"node": "n7"}, "value": [0, "1"]}] if "last_over_time" in query else []
+        answer = {"status": "success", "data": {"result": now}}
+        return ForwardedAnswer(200, "application/json", "", json.dumps(answer).encode())
+
+    board = dashboard(("text",))
+    where = {"query": 'label_values({__name__=~"a|b"}, node)'}
+    board["templating"]["list"] = [{"name": "which", "type": "query", "query": where, "includeAll": True}]
+    with served(ask, (), board=board) as url:
+        assert '<option value="n7">n7</option>' in drawn(url, tmp_path)
+
+
+@pytest.mark.parametrize(("owner", "matcher"), [("", 'node=~".+"'), ("?var-user=ann", 'node=~"(n7)"')])
+def test_all_nodes_are_a_list_only_where_another_choice_narrows_them(owner: str, matcher: str, tmp_path: Path) -> None:
+    """The names of 50 nodes, ten times in a query of a table, were more than the bridge forwards."""
+    asked: list[str] = []
+
+    def ask(_path: str, body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
+        asked.append(dict(parse_qsl(body.decode()))["query"])
+        answer = {
+            "status": "success",
+            "data": {"result": [{"metric": {"node": "n7", "user": "ann"}, "value": [0, "1"]}]},
+        }
+        return ForwardedAnswer(200, "application/json", "", json.dumps(answer).encode())
+
+    board = dashboard(("stat",))
+    board["panels"][0]["targets"][0]["expr"] = 'hot{node=~"$node"}'
+    board["templating"]["list"] = [
+        {"name": name, "type": "query", "query": {"query": query}, "includeAll": True} | extra
+        for name, query, extra in (
+            ("user", "label_values(owned, user)", {"allValue": ".*"}),
+            ("node", 'label_values(a{user=~"$user"}, node)', {}),
+        )
+    ]
+    with served(ask, (), board=board) as url:
+        drawn(url, tmp_path, page=f"trial{owner}")
+    assert f"hot{{{matcher}}}" in asked
 
 
 def test_without_prometheus_no_panel_shows_a_figure_and_the_page_says_why(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.support.runtime.certificates import self_signed
 
-from kernelcast.exporter.counts import DaemonCounts
+from kernelcast.exporter.instruments import Instruments
 from kernelcast.exporter.nvml import dcgm_watch
 from kernelcast.exporter.nvml.dcgm_watch import DcgmWatch, DeviceMetrics
 from kernelcast.exporter.settings import ExporterSettings
@@ -160,7 +160,7 @@ def test_a_proxy_that_refuses_local_addresses_is_no_dcgm_exporter(monkeypatch: p
 
 def test_the_reason_for_missing_device_metrics_is_exposed() -> None:
     registry = CollectorRegistry()
-    counts = DaemonCounts(registry)
+    counts = Instruments(registry)
     name = rows.DEVICE_METRICS_OFF.prometheus_name
     assert not counts.device_metrics(off="dcgm_exporter")
     assert registry.get_sample_value(name, {"reason": "dcgm_exporter"}) == 1

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.support.waiting import LONGEST_SECONDS, Stopwatch, eventually
 
-from kernelcast.exporter.counts import DaemonCounts
+from kernelcast.exporter.instruments import Instruments
 from kernelcast.exporter.nvml.isolation import isolated
 from kernelcast.exporter.nvml.isolation.call_board import CallBoard, NotedNvml
 from kernelcast.exporter.nvml.isolation.child import WorkerProcess
@@ -288,7 +288,7 @@ def test_the_process_ends_when_the_exporter_is_killed_even_while_a_call_hangs(no
 
 def test_the_processes_metrics_follow(node: Node) -> None:
     registry = CollectorRegistry()
-    counts = DaemonCounts(registry)
+    counts = Instruments(registry)
     node.sampler.starts, node.sampler.crashes, node.sampler.hangs, node.sampler.hanging = 3, 1, 2, "nvmlInit"
     counts.nvml(node.sampler)
     shown = [

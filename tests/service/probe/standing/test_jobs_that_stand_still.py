@@ -30,7 +30,7 @@ LIMIT_SECONDS: Final = 10
 TOLD_WITHIN_SECONDS: Final = 15
 """After the limit."""
 DIFFERS, TOGETHER = "KernelcastJobStandsStill", "KernelcastJobStandsStillInOnePhase"
-ENDED, SLOW = "KernelcastRankEnded", "KernelcastRankSlow"
+ENDED, SLOW = "KernelcastRankEnded", "KernelcastStraggler"
 KNOWN_STEPS: Final = 1_500
 """Once the exporter knows the gaps of the job, whose steps take 0.02 s at least and whose reports come each 0.2 s."""
 RUNS: Final = 20

@@ -20,7 +20,7 @@ def test_applying_to_the_embedded_broker_makes_topics_and_says_that_they_are_not
         changes = apply_topics(settings, [DEVICE, HINTS])
         found = list_topics(settings)
 
-    assert [(change.topic, change.outcome, change.good) for change in changes] == [
+    assert [(change.topic, change.result, change.good) for change in changes] == [
         ("kernelcast.device", TopicResult.TOUCHED, True),
         ("kernelcast.hints", TopicResult.TOUCHED, True),
     ]

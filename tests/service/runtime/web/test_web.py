@@ -21,7 +21,9 @@ from tests.support.runtime.certificates import self_signed
 from tests.support.runtime.web_clients import guarded, rewrite
 from tests.support.waiting import LONGEST_SECONDS, Stopwatch
 
+from kernelcast.runtime import threads
 from kernelcast.runtime.settings.service import WebSettings
+from kernelcast.runtime.threads import Worker
 from kernelcast.runtime.web.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, WebServer, _listener
 from kernelcast.wire.errors import ConfigurationError
 
@@ -264,6 +266,23 @@ def test_a_check_that_fails_is_a_no_with_its_reason() -> None:
 
     assert (answer.status_code, landing.status_code) == (503, 200)
     assert "dictionary changed size" in answer.text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_an_error_has_ended_makes_the_process_unhealthy(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_failed", {})
+    assert httpx.get(f"{server.url}/-/healthy").status_code == 200
+
+    worker = Worker("reader", int, "x")
+    worker.start()
+    worker.join(LONGEST_SECONDS)
+
+    answer = httpx.get(f"{server.url}/-/healthy")
+    assert answer.status_code == 503
+    assert "the thread reader ended by an error: ValueError" in answer.text
+    assert "the thread reader ended by an error" in httpx.get(server.url).text
 
 
 def test_the_file_is_read_again_when_it_changes_and_a_broken_one_shuts_the_door(tmp_path: Path) -> None:

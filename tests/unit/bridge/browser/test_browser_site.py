@@ -117,6 +117,22 @@ def test_a_file_that_did_not_change_is_not_sent_again(client: AsgiClient) -> Non
     assert client.get("/pages/static/main.js", headers={"if-none-match": tag}).status_code == 304
 
 
+@pytest.mark.parametrize(("old", "new"), site.MOVED.items())
+def test_a_link_to_a_page_that_is_a_part_of_another_one_leads_there_with_its_choices(
+    client: AsgiClient, old: str, new: str
+) -> None:
+    found = client.get(f"/pages/{old}?var-hostname=n&var-gpu=1")
+    assert (found.status_code, found.headers["location"]) == (307, f"/pages/{new}?var-hostname=n&var-gpu=1")
+    uids = {model.uid for model in models.load()}
+    assert new in uids
+    assert old not in uids
+
+
+def test_the_pages_are_listed_from_the_fleet_down_and_kernelcast_itself_last() -> None:
+    names = ("overview", "kernels", "gpus", "serving", "pipeline")
+    assert [model.uid for model in models.load()] == [f"kernelcast-{name}" for name in names]
+
+
 @pytest.mark.parametrize(
     "path", ["/pages/static/page.html", "/pages/static/..%2Fsite.py", "/pages/api/dashboards/none"]
 )

@@ -12,8 +12,8 @@ from kernelcast.bridge.expose import bodies as module
 from kernelcast.bridge.expose.bodies import SENT_BYTES, Bodies, Body, BodyKey
 from kernelcast.bridge.expose.compress import PageCompressor
 from kernelcast.bridge.expose.negotiate import Coding, Format
-from kernelcast.bridge.pages.layout import StoreSnapshot
-from kernelcast.bridge.pages.view import ALL, SeriesView
+from kernelcast.bridge.layouts.layout import StoreSnapshot
+from kernelcast.bridge.layouts.view import ALL, SeriesView
 from kernelcast.bridge.series.store import SeriesStore
 
 PLAIN = BodyKey(Format.TEXT, Coding.IDENTITY, ALL)

@@ -28,8 +28,8 @@ from tests.support.bridge.histograms import Shown, explicit
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.formats import text as lines
 from kernelcast.bridge.expose.negotiate import PLAIN_TEXT, PROTOBUF, Format
-from kernelcast.bridge.pages.layout import StoreSnapshot
-from kernelcast.bridge.pages.view import SeriesView
+from kernelcast.bridge.layouts.layout import StoreSnapshot
+from kernelcast.bridge.layouts.view import SeriesView
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.columnar import Attributes, Decoder, PointType, Temporality
 

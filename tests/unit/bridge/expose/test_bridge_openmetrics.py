@@ -14,9 +14,9 @@ from tests.support.bridge.histograms import Shown, explicit, exponential
 from kernelcast.bridge.expose.formats import openmetrics
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.expose.own import OPENMETRICS_END, OwnMetrics
-from kernelcast.bridge.pages.exemplars import Exemplar
-from kernelcast.bridge.pages.layout import StoreSnapshot
-from kernelcast.bridge.pages.view import ALL
+from kernelcast.bridge.layouts.exemplars import Exemplar
+from kernelcast.bridge.layouts.layout import StoreSnapshot
+from kernelcast.bridge.layouts.view import ALL
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import Attributes

@@ -16,8 +16,8 @@ from tests.support.bridge.protobuf_pages import families
 from kernelcast.bridge.expose import formats
 from kernelcast.bridge.expose.client_model import COUNTER, GAUGE, HISTOGRAM
 from kernelcast.bridge.expose.formats import protobuf_pieces
-from kernelcast.bridge.pages.exemplars import Exemplar
-from kernelcast.bridge.pages.layout import StoreSnapshot
+from kernelcast.bridge.layouts.exemplars import Exemplar
+from kernelcast.bridge.layouts.layout import StoreSnapshot
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.columnar import Attributes
 

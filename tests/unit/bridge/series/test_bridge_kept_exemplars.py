@@ -5,7 +5,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from tests.support.bridge.exemplars import BOUNDS, CUMULATIVE, SECOND_NS, SPAN, TRACE, Site, exemplar
 
-from kernelcast.bridge.pages.exemplars import Exemplar
+from kernelcast.bridge.layouts.exemplars import Exemplar
 from kernelcast.bridge.series import kept_exemplars
 from kernelcast.bridge.series.kept_exemplars import MAX_PER_SERIES, UNREAD_POINTS
 

@@ -14,6 +14,7 @@ from kernelcast.bridge.translation.settings import TranslationSettings
 from kernelcast.bridge.translation.translate import Translator
 from kernelcast.columnar import PointType, SeriesIdentity, Temporality
 from kernelcast.wire.catalogue import CATALOGUE, Kind, Metric
+from kernelcast.wire.catalogue.devices import device
 
 
 def labels_of(placement: Placement) -> dict[str, str]:
@@ -276,3 +277,10 @@ def test_each_part_of_a_summary_has_its_place(part: str, name: str, labels: dict
 
 def test_a_summary_by_the_name_of_a_catalogued_metric_is_a_conflict() -> None:
     assert place(replace(gauge("cuda.kernel.duration", unit="s", **SUMMARY), part="sum")) == TYPE_CONFLICT
+
+
+def test_a_row_under_another_of_dcgms_names_keeps_that_name_and_the_catalogues_help() -> None:
+    counter: Any = {"type": PointType.SUM, "temporality": Temporality.CUMULATIVE, "monotonic": True}
+    placement = placed(gauge("DCGM_FI_DEV_PCIE_REPLAY_TOTAL", unit="", **counter))
+    shown = (placement.name, placement.kind, placement.help)
+    assert shown == ("DCGM_FI_DEV_PCIE_REPLAY_TOTAL", Kind.COUNTER, device.PCIE_REPLAY.help)

@@ -14,7 +14,9 @@ from kernelcast.exporter.attribution import Attribution
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.attribution import SOURCES
 from kernelcast.exporter.attribution.cgroup import CgroupMembership, parse, sees_host_pids
+from kernelcast.exporter.attribution.environment import JobEnvironments, job_in
 from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
+from kernelcast.exporter.attribution.pod_resources import Container
 from kernelcast.exporter.attribution.pods import agreed
 from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.settings import ExporterSettings
@@ -49,6 +51,34 @@ from kernelcast.runtime.settings.service import load
         ("/slurm/uid_1000/job_4242/step_0/task_0", CgroupMembership("", "", "4242")),
         ("/system.slice/slurmstepd.scope/job_77/step_batch/user/task_0", CgroupMembership("", "", "77")),
         ("/system.slice/node7_slurmstepd.scope/job_78", CgroupMembership("", "", "78")),
+        # PBS: openpbs/openpbs, tests of pbs_cgroups; the v2 form is that of a public PBS exporter.
+        ("/pbs_jobs.service/jobid/2404743.opbs", CgroupMembership("", "", "2404743")),
+        ("/pbs_jobs.service/jobid/12345[1].pbs/child", CgroupMembership("", "", "12345[1]")),
+        ("/pbs_jobs.service/jobs/12345.1", CgroupMembership("", "", "12345")),
+        # LSF: ceems-dev/ceems, lsf_test.go.
+        ("/lsf/cluster1/job.19.12345.123443", CgroupMembership("", "", "19")),
+        ("/lsf/cluster1/job.19[2].12345.123443", CgroupMembership("", "", "19[2]")),
+        # Flux: flux-framework/flux-core, issue 6501.
+        (
+            "/user.slice/user-765.slice/user@765.service/imp-shell-450-fPY66riwfnP.service",
+            CgroupMembership("", "", "fPY66riwfnP"),
+        ),
+        # HTCondor's manual, "cgroup-based process tracking": no job's id.
+        ("/htcondor/condor_var_lib_condor_execute_slot1", CgroupMembership()),
+        # Amazon ECS: DataDog/dd-trace-dotnet, 1286, and the container of signalfx/signalfx-nodejs, issue 109.
+        (
+            "/ecs/55091c13-b8cf-4801-b527-f4601742204d/432624d2150b349fe35ba397284dea788c2bf66b885d14dfc1569b01890ca7da",
+            CgroupMembership(
+                "",
+                "432624d2150b349fe35ba397284dea788c2bf66b885d14dfc1569b01890ca7da",
+                "55091c13-b8cf-4801-b527-f4601742204d",
+            ),
+        ),
+        (
+            "/ecs/cd189a933e5849daa93386466019ab50/cd189a933e5849daa93386466019ab50-2495160603",
+            CgroupMembership("", "cd189a933e5849daa93386466019ab50-2495160603", "cd189a933e5849daa93386466019ab50"),
+        ),
+        ("/lsf/of-mine/job.txt", CgroupMembership()),
         ("/user.slice/user-1000.slice/session-3.scope", CgroupMembership()),
         ("/podman/pod-of-mine", CgroupMembership()),
         ("/", CgroupMembership()),
@@ -86,9 +116,112 @@ def test_a_pod_whose_name_is_not_known_has_no_labels_rather_than_wrong_ones(node
     assert node.labels(7)["pod"] == "train-0", "and it is looked for again"
 
 
+def test_the_uid_of_a_pod_is_a_label_where_it_is_wanted(node: Node) -> None:
+    node.log_of("train-0", "ml", "torch", ID)
+    node.process(7, f"/kubepods/burstable/pod{UID}/{ID}")
+    known = {"pod": "train-0", "namespace": "ml", "container": "torch"}
+    assert node.labels(7) == known
+    node.attribution = Attribution(replace(node.settings, pod_uids=True), on_error=node.errors.append)
+    assert node.labels(7) == {**known, "pod_uid": UID}
+    container = Container("ml", "train-0", "torch")
+    assert node.attribution._labels_of_container(container) == {**known, "pod_uid": UID}, "of a GPU's series"
+    node.log_of("train-0", "ml", "torch", uid=STATIC)
+    node.attribution.refresh()
+    assert node.attribution._labels_of_container(container) == known, "made anew under its name: one of two"
+    assert node.labels(7) == {**known, "pod_uid": UID}, "a process has its own pod's"
+
+
 def test_outside_of_containers_the_user_and_the_slurm_job_are_known(node: Node) -> None:
     node.process(7, "/slurm/uid_1000/job_4242/step_0")
     assert node.labels(7) == {"hpc_job": "4242", "user": "someone"}
+
+
+def test_a_fargate_container_has_its_whole_name_since_its_beginning_is_the_tasks(node: Node) -> None:
+    task = "cd189a933e5849daa93386466019ab50"
+    node.process(7, f"/ecs/{task}/{task}-2495160603")
+    assert node.labels(7) == {"hpc_job": task, "container": f"{task}-2495160603"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "job"),
+    [
+        ({"LSB_JOBID": "42", "LSB_JOBINDEX": "0"}, "42"),
+        ({"LSB_JOBID": "42", "LSB_JOBINDEX": "7"}, "42[7]"),
+        ({"PBS_JOBID": "2404743.opbs"}, "2404743"),
+        ({"PBS_JOBID": "12345[1].pbs"}, "12345[1]"),
+        ({"FLUX_JOB_ID": "ƒPY66riwfnP"}, "ƒPY66riwfnP"),
+        ({"SLURM_JOB_ID": "4242", "PBS_JOBID": "1"}, "4242"),
+        ({"LSB_JOBID": "<script>"}, ""),
+        ({"_CONDOR_SLOT": "slot1_1"}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_environment_has_the_job_where_the_cgroup_has_none(variables: dict[str, str], job: str, node: Node) -> None:
+    node.process(7, "/system.slice/lsfd.service")
+    content = "\0".join(("PATH=/bin", "broken", *(f"{name}={value}" for name, value in variables.items()), ""))
+    (node.root / "proc" / "7" / "environ").write_text(content)
+    assert node.labels(7) == {"user": "someone"}, "it is read on another thread"
+    assert node.labels(7) == ({"hpc_job": job, "user": "someone"} if job else {"user": "someone"})
+
+
+def test_an_environment_is_read_once_for_each_process_and_one_that_may_not_be_read_says_nothing(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "7"
+    directory.mkdir()
+    (directory / "environ").write_text("PBS_JOBID=1.server\0")
+    reader = JobEnvironments(tmp_path)
+    assert reader.job_of(7, reader.read()) is None, "not known yet"
+    assert reader.job_of(7, reader.read()) == "1"
+    (directory / "environ").write_text("PBS_JOBID=2.server\0")
+    os.utime(directory, ns=(1, 1))
+    assert reader.job_of(7, reader.read()) is None, "another process has the pid"
+    assert reader.job_of(7, reader.read()) == "2"
+    (directory / "environ").write_text("PBS_JOBID=3.server\0")
+    os.utime(directory, ns=(1, 1))
+    assert reader.job_of(7, reader.read()) == "2", "the same process"
+    (tmp_path / "8").mkdir()
+    reader.job_of(8, {})
+    assert reader.job_of(8, reader.read()) == ""
+    assert reader.job_of(9, reader.read()) == "", "it has ended"
+
+
+def test_htcondors_job_is_in_the_file_that_the_environment_names(node: Node) -> None:
+    node.process(7, "/htcondor/condor_var_lib_condor_execute_slot1")
+    process = node.root / "proc" / "7"
+    (process / "root" / "scratch").mkdir(parents=True)
+    (process / "environ").write_text("_CONDOR_SLOT=slot1\0_CONDOR_JOB_AD=/scratch/.job.ad\0")
+    ad = process / "root" / "scratch" / ".job.ad"
+    ad.write_text('Cmd = "train.sh"\nClusterId = 4711\nProcId = 3\nOwner = "someone"\n')
+    node.labels(7)
+    assert node.labels(7) == {"hpc_job": "4711.3", "user": "someone"}
+
+
+@pytest.mark.parametrize("kind", ["absent", "pipe", "link", "directory", "relative", "one number"])
+def test_a_file_of_htcondor_that_is_none_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    root = tmp_path / "7" / "root"
+    root.mkdir(parents=True)
+    (root / "whole").write_text("ClusterId = 1\nProcId = 0\n")
+    path = root / "ad"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(root / "whole")
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "one number":
+        path.write_text("ClusterId = 1\n")
+    name = "whole" if kind == "relative" else "/ad"
+    (tmp_path / "7" / "environ").write_text(f"_CONDOR_JOB_AD={name}\0")
+    reader = JobEnvironments(tmp_path)
+    reader.job_of(7, {})
+    assert reader.job_of(7, reader.read()) == ""
+
+
+def test_the_environment_of_a_process_of_this_user_is_readable() -> None:
+    reader = JobEnvironments()
+    reader.job_of(os.getpid(), {})
+    assert reader.job_of(os.getpid(), reader.read()) == job_in(os.environ)
 
 
 def test_a_user_whom_the_node_does_not_list_is_shown_by_number(node: Node) -> None:

@@ -102,11 +102,11 @@ def test_nothing_to_say_sends_nothing() -> None:
     assert not outbox.sent
 
 
-def test_the_label_hostname_can_be_dcgm_exporters_newer_one() -> None:
+def test_dcgm_exporters_newer_label_stands_beside_the_one_that_our_rules_read() -> None:
     outbox = Outbox()
     SamplePublisher(outbox, hostname_label="hostname").kernels(ProgramSamples("node1", "train", (launches(),)))
     (point,) = outbox.sent[0][2].resource_metrics[0].scope_metrics[0].metrics[0].sum.data_points
     keys = [item.key for item in point.attributes]
     assert keys == sorted(keys)
-    assert "hostname" in keys
-    assert "Hostname" not in keys
+    values = {item.key: item.value.string_value for item in point.attributes}
+    assert values["hostname"] == values["Hostname"] == "node1"

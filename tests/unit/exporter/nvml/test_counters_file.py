@@ -1,13 +1,22 @@
-"""The table of device rows that users edit, in dcgm-exporter's format."""
+"""The table of device rows that users edit, in dcgm-exporter's format.
+
+Canonical names: NVIDIA/DCGM 4.6.0 (72fa3fea), testing/python3/dcgm_fields.py.
+"""
 
 import os
 import re
 from pathlib import Path
 
+import pynvml
 import pytest
+from tests.support.exporter.nvml_double import DRIVER, gpu, node, playing
 
+from kernelcast.exporter.exposition import render
 from kernelcast.exporter.nvml.counters_file import CountersFile, document, read_table
 from kernelcast.exporter.nvml.sampling.fields import DEFAULT_ROWS, ROWS
+from kernelcast.exporter.nvml.sampling.sampler import Sampler
+from kernelcast.exporter.nvml.source import NvmlSource
+from kernelcast.wire.catalogue.devices.dcgm_names import CANONICAL_NAMES
 from kernelcast.wire.catalogue.devices.device import OPT_IN_LABELS
 from kernelcast.wire.errors import ConfigurationError
 
@@ -47,7 +56,7 @@ def test_our_own_table_is_a_file_that_reads_as_itself(tmp_path: Path) -> None:
     assert {name: row.help for name, row in made.rows.items()} == {name: ROWS[name].help for name in DEFAULT_ROWS}
     everything = document().replace("# DCGM_", "DCGM_")
     assert set(read_table(table(tmp_path, everything)).rows) == set(ROWS)
-    assert read_table(table(tmp_path, everything)).labels == tuple(OPT_IN_LABELS)
+    assert tuple(read_table(table(tmp_path, everything)).labels) == tuple(OPT_IN_LABELS)
 
 
 def test_the_deployed_table_is_our_own() -> None:
@@ -144,3 +153,48 @@ def test_a_file_that_became_wrong_is_logged_once_and_the_old_table_stays(tmp_pat
         counters.changed()
     assert not counters.changed()
     assert set(counters.table.rows) == {"DCGM_FI_DEV_SM_CLOCK"}
+
+
+def page(counters: CountersFile) -> list[str]:
+    """The GPU's page after two intervals."""
+    threshold = f"nvmlDeviceGetTemperatureThreshold:{pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN}"
+    answers = {call: answer for call, answer in gpu().items() if call != threshold}
+    nvml = playing(node(answers))
+    source = NvmlSource(Sampler(nvml, counters.options), hostname="a", boot_ns=1, counters=counters).start()
+    source.poll(10**9)
+    shown = render(source.poll(2 * 10**9).samples).decode().splitlines()
+    source.close()
+    return shown
+
+
+def test_the_page_has_the_names_that_the_table_asks_for_and_the_same_values(tmp_path: Path) -> None:
+    canonical = """\
+DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge, Heat.
+DCGM_FI_DEV_PCIE_REPLAY_TOTAL, counter, Retries.
+DCGM_FI_DEV_XID_ERROR, gauge, XID.
+DCGM_FI_PROF_NVDEC_UTIL_0_RATIO, gauge, Decoder.
+DCGM_FI_DEV_PAGE_RETIRED_SBE_TOTAL, counter, Retired.
+DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS, gauge, Limit.
+DCGM_FI_SYSTEM_DRIVER_VERSION, label, Driver.
+DCGM_FI_DEV_GPU_BRAND, label, Brand.
+"""
+    former = canonical
+    for old, new in CANONICAL_NAMES.items():
+        former = re.sub(rf"\b{new}\b", old, former)
+    shown, before = page(CountersFile(table(tmp_path, canonical))), page(CountersFile(table(tmp_path, former)))
+    names = {line.partition("{")[0] for line in shown if line.startswith("DCGM_")}
+    asked = {line.partition(",")[0] for line in canonical.splitlines() if ", label," not in line}
+    absent = "DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS"
+    assert names == asked - {absent}
+    assert any(f'field="{absent}"' in line for line in shown)
+    assert any(f'DCGM_FI_SYSTEM_DRIVER_VERSION="{DRIVER}"' in line for line in shown)
+    assert [line.rpartition(" ")[2] for line in shown if "{" in line] == [
+        line.rpartition(" ")[2] for line in before if "{" in line
+    ]
+
+
+def test_a_row_under_two_of_dcgms_names_counts_once_by_its_later_line(tmp_path: Path) -> None:
+    both = "DCGM_FI_DEV_GPU_TEMP, gauge, A\nDCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge, B\n"
+    made = read_table(table(tmp_path, both))
+    assert [row.prometheus_name for row in made.rows.values()] == ["DCGM_FI_DEV_GPU_TEMP_CELSIUS"]
+    assert "stands twice" in made.warnings[0]

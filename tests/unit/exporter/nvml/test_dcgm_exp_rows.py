@@ -11,7 +11,7 @@ from tests.support.exporter import nvml_double as double
 from tests.support.exporter.nvml_double import gpu, playing
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.nvml.counters_file import CountersFile, read_table
+from kernelcast.exporter.nvml.counters_file import CountersFile, CounterTable, read_table
 from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.recordings.record import record
 from kernelcast.exporter.nvml.recordings.recording import Recording
@@ -91,7 +91,7 @@ def seen(xids: tuple[XidTotal, ...], events: EventCounts, time_ns: int) -> dict[
     reading = GpuReading("GPU-1", "0", values={device.XID_ERRORS.otlp_name: 0}, xids=xids)
     node = events.complete(NodeReading(time_ns, "590", (reading,)))
     table = {XIDS: dcgm_exporter.XID_ERRORS_COUNT}
-    samples = to_samples(node, hostname="node1", start_of=CounterStarts(0), rows=table)
+    samples = to_samples(node, hostname="node1", start_of=CounterStarts(0), table=CounterTable(table))
     return rows(tuple(samples), XIDS)
 
 

@@ -80,6 +80,26 @@ def test_columns_that_a_version_lacks_are_absent_not_an_error(tmp_path: Path) ->
     assert trace.unusable == 2
 
 
+def test_the_call_that_waited_says_for_what_and_the_number_only_without_a_call(tmp_path: Path) -> None:
+    path = tmp_path / "waits.sqlite"
+    with export(path) as database:
+        database.executescript("""
+            CREATE TABLE StringIds (id INTEGER, value TEXT);
+            INSERT INTO StringIds VALUES (1, 'cudaDeviceSynchronize_v3020'), (2, 'cuStreamSynchronize'),
+                (3, 'cudaEventSynchronize_v3020'), (4, 'cudaMemcpy_v3020');
+            CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, globalTid, correlationId, nameId);
+            INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES
+                (1, 16777217, 1, 1), (1, 16777217, 2, 2), (1, 16777217, 3, 3), (1, 16777217, 4, 4);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start, end, globalPid, correlationId, syncType);
+            INSERT INTO CUPTI_ACTIVITY_KIND_SYNCHRONIZATION VALUES (1, 2, 16777216, 1, 1), (3, 4, 16777216, 2, 2),
+                (5, 6, 16777216, 3, 3), (7, 8, 16777216, 4, 3), (9, 10, 16777216, 5, 4);
+        """)
+    trace = nsys.read(path)
+    assert [trace.sync_kinds[number] for number in trace.syncs.kind.tolist()] == [
+        "context", "stream", "event", "stream", "context",
+    ]  # fmt: skip
+
+
 def test_strings_without_a_text_and_a_call_of_another_era_are_survived(tmp_path: Path) -> None:
     path = tmp_path / "odd.sqlite"
     with export(path) as database:

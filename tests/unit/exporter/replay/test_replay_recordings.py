@@ -244,16 +244,19 @@ def test_an_nsys_export_equals_what_sql_says() -> None:
         copies = database.execute(
             "SELECT count(*), sum(bytes), sum(end - start) FROM CUPTI_ACTIVITY_KIND_MEMCPY"
         ).fetchone()
-        calls, waited = database.execute(
-            "SELECT count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-        ).fetchone()
+        ((call, calls, waited),) = database.execute(
+            "SELECT value, count(*), sum(waits.end - waits.start) FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION AS waits "
+            "JOIN CUPTI_ACTIVITY_KIND_RUNTIME USING (correlationId) JOIN StringIds ON StringIds.id = nameId "
+            "GROUP BY value"
+        )
     (report,) = source_of(nsys.read(path)).poll(NOW).reports
     signatures = {name.kernel: name.signature for name in report.names}
     assert {signatures[row.kernel]: (row.launches, row.durations.sum_ns) for row in report.rows} == by_name
     assert report.counters is not None
     rows = report.counters.memcpy
     assert (sum(r[3] for r in rows), sum(r[2] for r in rows), sum(r[4] for r in rows)) == copies
-    assert report.counters.sync == (("event", calls, waited),)
+    assert call == "cudaDeviceSynchronize_v3020"
+    assert report.counters.sync == (("context", calls, waited),)
     assert report.device.model_name == "NVIDIA A100-SXM4-80GB"
 
 

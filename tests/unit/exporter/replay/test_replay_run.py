@@ -19,6 +19,7 @@ from kernelcast.exporter.replay.run import FiniteSource, publish
 from kernelcast.exporter.replay.settings import RunSettings
 from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, TraceBuilder, TraceOrigin
 from kernelcast.exporter.simulate import command as simulate_command
+from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.wire.topics import DEVICE, KERNELS
 
 SECOND = 1_000_000_000
@@ -34,6 +35,7 @@ class Outbox:
         self._answers, self._per_poll = answers, per_poll
         self.longest = 0
         self.closed = False
+        self.patience_seconds = 0.0
 
     def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
         self.messages.append((topic, key, value))
@@ -43,7 +45,8 @@ class Outbox:
         answered = min(len(self), self._per_poll, self._answers - self.acknowledged)
         self.acknowledged += max(answered, 0)
 
-    def close(self, timeout_seconds: float) -> int:  # noqa: ARG002 - as a producer's
+    def close(self, timeout_seconds: float) -> int:
+        self.patience_seconds = timeout_seconds
         while len(self) and self.acknowledged < self._answers:
             self.poll()
         self.closed = True
@@ -83,7 +86,9 @@ def every_second(count: int) -> Iterator[int]:
 
 def test_a_replay_sends_until_its_end_and_accounts_for_all() -> None:
     outbox = Outbox()
-    account = publish(source(), RunSettings(), outbox=outbox, ticks=every_second(100), progress=Silent())
+    account = publish(
+        source(), RunSettings(), outbox=outbox, ticks=every_second(100), progress=Silent(), shutdown=Shutdown()
+    )
     assert (account.kernels, account.copies) == (3, 1)
     assert account.messages == account.acknowledged == len(outbox.messages) == 4
     assert account.finished
@@ -96,7 +101,9 @@ def test_a_replay_sends_until_its_end_and_accounts_for_all() -> None:
 
 
 def test_a_stopped_replay_prints_its_totals_so_far() -> None:
-    account = publish(source(), RunSettings(), outbox=Outbox(), ticks=every_second(2), progress=Silent())
+    account = publish(
+        source(), RunSettings(), outbox=Outbox(), ticks=every_second(2), progress=Silent(), shutdown=Shutdown()
+    )
     assert not account.finished
     assert account.kernels == 1
     assert account.position_seconds == 1
@@ -105,7 +112,9 @@ def test_a_stopped_replay_prints_its_totals_so_far() -> None:
 
 def test_unacknowledged_messages_are_reported_as_lost() -> None:
     outbox = Outbox(answers=2)
-    account = publish(source(), RunSettings(), outbox=outbox, ticks=every_second(100), progress=Silent())
+    account = publish(
+        source(), RunSettings(), outbox=outbox, ticks=every_second(100), progress=Silent(), shutdown=Shutdown()
+    )
     assert (account.outstanding, account.lost) == (2, 2)
     assert "2 of them NOT acknowledged by Kafka at host:1" in account.summary_line("x", "host:1")
 
@@ -113,7 +122,9 @@ def test_unacknowledged_messages_are_reported_as_lost() -> None:
 def test_a_fast_source_waits_for_a_slow_broker_so_that_nothing_is_dropped(small_backlog: None) -> None:
     outbox = Outbox(per_poll=1)
     replayed = source(3 * BACKLOG)
-    account = publish(replayed, RunSettings(), outbox=outbox, ticks=every_second(10**6), progress=Silent())
+    account = publish(
+        replayed, RunSettings(), outbox=outbox, ticks=every_second(10**6), progress=Silent(), shutdown=Shutdown()
+    )
     assert account.finished
     assert account.lost == 0
     assert outbox.longest <= BACKLOG + 1
@@ -122,9 +133,30 @@ def test_a_fast_source_waits_for_a_slow_broker_so_that_nothing_is_dropped(small_
 def test_a_broker_that_never_answers_ends_the_replay(small_backlog: None) -> None:
     outbox = Outbox(answers=0)
     settings = RunSettings(flush_timeout_seconds=0)
-    account = publish(source(3 * BACKLOG), settings, outbox=outbox, ticks=every_second(10**6), progress=Silent())
+    account = publish(
+        source(3 * BACKLOG), settings, outbox=outbox, ticks=every_second(10**6), progress=Silent(), shutdown=Shutdown()
+    )
     assert not account.finished
     assert account.lost == account.messages > BACKLOG
+
+
+@pytest.mark.parametrize("launches", [3, 3 * BACKLOG])
+def test_a_signal_ends_the_wait_for_a_broker_that_never_answers(launches: int, small_backlog: None) -> None:
+    """With few messages it is the wait at the end, with many the one between two exports."""
+    shutdown = Shutdown()
+
+    class Interrupted(Outbox):
+        def poll(self, timeout_seconds: float = 0.0) -> None:
+            super().poll()
+            if timeout_seconds:
+                shutdown.request()
+
+    outbox, settings = Interrupted(answers=0), RunSettings(flush_timeout_seconds=3600)
+    account = publish(
+        source(launches), settings, outbox=outbox, ticks=every_second(100), progress=Silent(), shutdown=shutdown
+    )
+    assert outbox.patience_seconds <= 1
+    assert account.lost == account.outstanding == account.messages > 0
 
 
 def test_the_outbox_is_closed_after_every_error() -> None:
@@ -134,7 +166,7 @@ def test_the_outbox_is_closed_after_every_error() -> None:
 
     outbox = Outbox()
     with pytest.raises(KeyboardInterrupt):
-        publish(source(), RunSettings(), outbox=outbox, ticks=broken(), progress=Silent())
+        publish(source(), RunSettings(), outbox=outbox, ticks=broken(), progress=Silent(), shutdown=Shutdown())
     assert outbox.closed
 
 
@@ -159,7 +191,12 @@ def test_a_reader_of_the_progress_that_has_ended_does_not_end_the_replay() -> No
 
     outbox = Outbox()
     account = publish(
-        source(), RunSettings(), outbox=outbox, ticks=every_second(5), progress=ProgressLines("job", Ended())
+        source(),
+        RunSettings(),
+        outbox=outbox,
+        ticks=every_second(5),
+        progress=ProgressLines("job", Ended()),
+        shutdown=Shutdown(),
     )
     assert (account.finished, account.kernels, account.lost) == (True, 3, 0)
 

@@ -19,10 +19,12 @@ SECOND: Final = 1_000_000_000
 START: Final = 1_760_000_000 * SECOND
 
 NOT_SIMULATED: Final[dict[str, str]] = {
+    gpu.OWNER.prometheus_name: "the labels of simulated GPUs have their owners",
     gpu.GPU_DETACHED.prometheus_name: "no simulated GPU is taken away on purpose",
     **{row.prometheus_name: "a node with GPUs has no TPU" for row in tpu.ROWS},
     **{row.prometheus_name: f"an H100 does not report it: {reason}" for row, reason in ABSENT.items()},
     **{row.prometheus_name: "no inference engine is simulated" for row in inference.ROWS},
+    **{row.prometheus_name: "no exporter of another vendor is simulated" for row in accelerator.PAGE_ROWS},
     **{row.prometheus_name: "no files of NCCL Inspector are simulated" for row in nccl.ROWS},
     kernel.FLOPS.prometheus_name: "a program tells it, and simulated programs do not",
     kernel.HINT_OUTCOMES.prometheus_name: "simulated programs take no hints; the demo's example program does",

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.columnar import Sample
+from kernelcast.exporter.nvml.counters_file import read_table
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals import snapshot
 from kernelcast.exporter.totals.aggregate import Aggregator
@@ -49,6 +50,7 @@ class World:
         self.totals: dict[tuple[str, str, str], DurationTotals] = {}
         self.untimed: dict[tuple[str, str, str], int] = {}
         self.shown: list[Sample] = []
+        self.rows = {row.otlp_name: row for row in (device.TOTAL_ENERGY, device.POWER_USAGE, device.SM_CLOCK)}
 
     def run(
         self,
@@ -75,7 +77,7 @@ class World:
     ) -> None:
         """One interval: a GPU's values, then all values of the exporter."""
         now_ns = round(second * SECOND_NS)
-        rows = [(device.TOTAL_ENERGY, mj), (device.POWER_USAGE, watt), (device.SM_CLOCK, 1000 + more)]
+        rows = zip(self.rows.values(), (mj, watt, 1000 + more), strict=True)
         labels = on.device_labels()
         samples = [Sample(metric, labels, now_ns, value) for metric, value in rows if value is not None]
         self.shown = self.aggregator.meter(samples, now_ns)
@@ -110,6 +112,19 @@ def test_energy_is_divided_over_programs_and_kernels_by_gpu_time_and_the_idle_sh
         ("train", label("relu")): 30.0,
         ("serve", label("gemm")): 75.0,
     }
+
+
+def test_a_counters_table_changes_neither_energy_nor_power(tmp_path: Path) -> None:
+    table = tmp_path / "counters.csv"
+    table.write_text(
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Ours.\nDCGM_FI_DEV_BOARD_POWER_WATTS, gauge, Power.\n"
+    )
+    for values in ({"mj": 300_500}, {"watt": 300.0}):
+        world = World()
+        world.rows |= read_table(table).rows
+        world.look(10, **({"mj": 500} if "mj" in values else values))
+        world.look(11, **values)
+        assert world.states() == {"active": 0.0, "idle": 300.0}
 
 
 def test_kernels_measured_in_windows_are_charged_the_energy_of_the_windows_and_the_rest_is_unmeasured() -> None:

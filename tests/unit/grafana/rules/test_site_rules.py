@@ -53,7 +53,9 @@ def test_job_names_are_those_of_the_site() -> None:
     jobs = {job["job_name"]: job for job in yaml.safe_load(prometheus.render(site))["scrape_configs"]}
     assert list(jobs) == ["b", "e", "kernelcast-predictor", "d"]
     assert jobs["b"]["honor_labels"]
-    assert "metric_relabel_configs" not in jobs["d"], "its device metrics are the only ones"
+    (relabelled,) = jobs["d"]["metric_relabel_configs"]
+    assert "action" not in relabelled, "its device metrics are the only ones; none is dropped"
+    assert (relabelled["source_labels"], relabelled["target_label"]) == (["hostname"], "Hostname")
     assert site.rules_profile.jobs == Jobs(bridge="b", exporter="e")
 
 

@@ -45,7 +45,7 @@ def test_a_state_that_changes_is_reported_under_the_same_id() -> None:
     assert (begun.state, passed.state) == (FindingState.PREDICTED, FindingState.PASSED)
     assert passed.finding_id == begun.finding_id
     assert begun.probability == 0.95
-    assert begun.seconds_to_limit == (HOUR, 2 * HOUR, 3 * HOUR)
+    assert begun.seconds_to_limit == (6 * HOUR, 12 * HOUR, 18 * HOUR)
 
 
 def test_all_series_of_a_gpu_are_one_finding_with_the_cause_that_explains_most() -> None:
@@ -167,6 +167,43 @@ def test_a_short_break_ends_nothing_and_a_flapping_finding_stays_until_quiet() -
     assert run.steps(7200.0) == []
     (ended,) = run.steps(600.0)
     assert ended.finding_id == begun[0].finding_id
+
+
+def test_a_fault_that_returns_within_a_day_is_a_ticket_until_it_gets_further() -> None:
+    run = Run()
+    first = run.steps(3 * HOUR, predicted())
+    run.steps(HOUR)
+    again = run.steps(3 * HOUR, predicted())
+    passed = run.steps(HOUR, candidate())
+    run.steps(HOUR)
+    once_more = run.steps(HOUR, candidate())
+    assert [one.severity for one in (*first, *again, *passed, *once_more)] == [
+        Severity.PAGE,
+        TICKET,
+        Severity.PAGE,
+        TICKET,
+    ]
+    other = run.steps(HOUR, candidate(cause=Cause.MEMORY_LEAK, metric="memory"), candidate(1, node="r2-n2"))
+    assert len(pages(other)) == 2, "another cause, and another GPU"
+    run.steps(DAY + HOUR)
+    assert len(pages(run.steps(HOUR, candidate()))) == 1, "a day later it may be another fault"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        (candidate(), candidate(), Verdict.REPAIRED),
+        (candidate(state=FindingState.OBSERVED), candidate(state=FindingState.OBSERVED), Verdict.ACCEPTED),
+    ],
+)
+def test_a_fault_that_returns_after_its_repair_and_one_that_the_gpu_reports_page_again(
+    first: Finding, second: Finding, verdict: Verdict
+) -> None:
+    run = Run()
+    (begun, *_) = run.steps(HOUR, first)
+    run.alarms.known.marks[begun.finding_id] = Mark(begun.finding_id, verdict, time_ns=run.now_ns)
+    run.steps(HOUR)
+    assert len(pages(run.steps(HOUR, second))) == 1
 
 
 def test_beyond_the_budget_one_page_says_how_many_are_held() -> None:
@@ -425,12 +462,23 @@ def test_alarms_go_on_after_the_clocks_of_hosts_were_ahead_and_are_set_back(rest
     assert [one.held for one in run.step(fault, observed) if one.metric == TEMPERATURE] == [False]
 
 
-@pytest.mark.parametrize(("late_seconds", "found"), [(HOUR, True), (1.2 * HOUR, False)])
-def test_among_100_000_series_a_breach_within_the_hour_waits_only_ten_minutes(
-    late_seconds: float,
-    found: bool,  # noqa: FBT001
+@pytest.mark.parametrize(
+    ("times", "waits_seconds"),
+    [
+        ((300.0, HOUR / 2, HOUR), 10 * MINUTE),
+        ((300.0, 10 * MINUTE, None), 10 * MINUTE),
+        ((300.0, HOUR, None), HOUR / 2),
+    ],
+)
+def test_among_100_000_series_a_nearly_certain_prediction_waits_for_half_of_its_time_or_ten_minutes_in_the_last_hour(
+    times: tuple[float, float, float | None], waits_seconds: float
 ) -> None:
-    soon = replace(predicted(probability=0.97), seconds_to_limit=(600.0, 1800.0, late_seconds))
+    soon = replace(predicted(probability=0.97), seconds_to_limit=times)
     run = Run()
-    assert run.steps(10 * MINUTE, soon, watched=100_000) == []
-    assert bool(run.steps(10 * MINUTE, soon, watched=100_000)) is found
+    assert run.steps(waits_seconds, soon, watched=100_000) == []
+    assert len(run.step(soon, watched=100_000)) == 1
+
+
+def test_among_100_000_series_a_prediction_that_is_less_certain_waits_longer_than_its_time() -> None:
+    soon = replace(predicted(probability=0.85), seconds_to_limit=(300.0, HOUR, None))
+    assert Run().steps(HOUR, soon, watched=100_000) == []

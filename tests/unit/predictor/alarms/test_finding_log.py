@@ -59,7 +59,7 @@ def test_a_finding_is_a_series_with_its_subject_value_limit_and_times_until_it_i
     now = START_NS / 1e9 + 3600
     expected = shown(registry, "kernelcast_predictor_finding_expected_timestamp_seconds")
     assert {words["quantile"]: value for words, value in expected} == {
-        "0.1": now + 3600, "0.5": now + 2 * 3600, "0.9": now + 3 * 3600,
+        "0.1": now + 6 * 3600, "0.5": now + 12 * 3600, "0.9": now + 18 * 3600,
     }  # fmt: skip
     passed_ns = START_NS + 7000 * 10**9
     for number in range(2, 4):

@@ -102,8 +102,9 @@ class Memory:
         mean, median = self.histories.blocks(row, newest)
         numbers = np.zeros(mean.shape, np.int64)
         hours, nothing = self.histories.hours(row, newest), np.full(mean.shape, np.nan)
-        phase = np.array([(newest + 1) % self.histories.hour_blocks])
-        return SeriesBlocks(mean, median, nothing, numbers, numbers - 1, hours, phase, np.full(hours.shape, np.nan))
+        hour, phase = divmod(newest + 1, self.histories.hour_blocks)
+        by_hour = (hours, np.array([phase]), np.full(hours.shape, np.nan), np.array([hour - 1]))
+        return SeriesBlocks(mean, median, nothing, numbers, numbers - 1, *by_hour)
 
 
 def test_after_two_weeks_and_a_restart_from_a_snapshot_the_next_monday_is_no_drift() -> None:

@@ -117,6 +117,14 @@ def test_a_level_series_below_its_limit_never_reaches_it() -> None:
     assert found.passage.never[0] > 0.95
 
 
+def test_jobs_that_come_and_go_in_the_first_hours_are_no_noise_that_reaches_the_limit() -> None:
+    jobs = "73 74 74 57 53 52 50 50 49 49 47 47 47 46 64 68 70 52 48 65 69 70 70 71 72 72 54 51 49 48 47 47"
+    later = "63 67 67 68 69 69 70 69 54 50 48 48 68 72 73 75 76 76 76 77 77"
+    values = np.array([float(value) for value in f"{jobs} {later}".split()])
+    found = evaluate(blocks(values), traits(87.0, resolution=1.0, settling=15))
+    assert highest(found) < 0.2
+
+
 def test_a_falling_series_never_reaches_an_upper_limit_but_a_lower_one() -> None:
     values = 60 + noise(24, 0.1) - rise(24, 2.0, last=6)
     assert highest(evaluated(values, 87.0)) < 0.01

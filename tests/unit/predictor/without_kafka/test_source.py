@@ -210,3 +210,22 @@ def test_matchers_and_a_former_name_of_a_field_are_part_of_the_query() -> None:
     assert query.endswith(',cluster="a"}[15000ms])')
     (subject,) = [subject for subject, _ in site.engine.windows.items()]
     assert (subject.metric, subject.form) == ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", Form.LEVEL)
+
+
+def test_the_host_of_todays_dcgm_exporter_is_our_label() -> None:
+    site = Site()
+    newer = {name: value for name, value in GPU.items() if name != "Hostname"} | {"hostname": "node7"}
+    site.prometheus.add(TEMPERATURE, newer, every_15_s(-300, 100))
+    site.poll_at(6)
+    assert {subject.label("Hostname") for subject, _ in site.engine.windows.items()} == {"node7"}
+
+
+def test_a_series_under_dcgms_canonical_name_and_the_recorded_one_under_ours_are_one() -> None:
+    site = Site()
+    site.prometheus.add("DCGM_FI_DEV_PCIE_REPLAY_TOTAL", GPU, every_15_s(-300, 100, 4.0))
+    site.prometheus.add("DCGM_FI_DEV_GPU_TEMP_CELSIUS", GPU, every_15_s(-300, 100, 61.0))
+    site.prometheus.add("DCGM_FI_DEV_GPU_TEMP", GPU, every_15_s(-300, 100, 61.0))
+    site.poll_at(6)
+    found = sorted(subject.metric for subject, _ in site.engine.windows.items())
+    assert found == ["DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "DCGM_FI_DEV_SLOWDOWN_TEMP"]
+    assert site.window("DCGM_FI_DEV_GPU_TEMP")[-1] == 61.0

@@ -133,10 +133,10 @@ def test_a_failed_partition_is_shown_until_it_is_read_or_given_up(clients: list[
     reader.assign(partitions())
     assert failed() == 0
     for key in KEYS:
-        reader._supervisor.progress[key].still_seconds = 1000.0
-        reader._supervisor.progress[key].end = 100
-        reader._supervisor.progress[key].sought = True
-    reader._supervisor._replaced_seconds, reader._supervisor._pause_seconds = 0.0, float("inf")
+        reader._detector.progress[key].still_seconds = 1000.0
+        reader._detector.progress[key].end = 100
+        reader._detector.progress[key].sought = True
+    reader._detector._replaced_seconds, reader._detector._pause_seconds = 0.0, float("inf")
     reader._recover()
     assert failed() == 2
     reader._note_progress(KEYS[0], 6)

@@ -64,8 +64,8 @@ def test_missing_topics_are_made_and_a_second_run_changes_nothing(monkeypatch: p
     first = applied(monkeypatch, present, DEVICE, HINTS)
     second = applied(monkeypatch, present, DEVICE, HINTS)
 
-    assert [change.outcome for change in first] == [TopicResult.CREATED, TopicResult.CREATED]
-    assert [change.outcome for change in second] == [TopicResult.UNCHANGED, TopicResult.UNCHANGED]
+    assert [change.result for change in first] == [TopicResult.CREATED, TopicResult.CREATED]
+    assert [change.result for change in second] == [TopicResult.UNCHANGED, TopicResult.UNCHANGED]
     assert present["kernelcast.device"].partitions == DEVICE.partitions
 
 
@@ -140,7 +140,7 @@ def test_policies_in_the_brokers_own_order_are_the_same(monkeypatch: pytest.Monk
 
     changes = applied(monkeypatch, {alerts.name: TopicState(alerts.name, alerts.partitions, 1, config)}, alerts)
 
-    assert changes[0].outcome is TopicResult.UNCHANGED
+    assert changes[0].result is TopicResult.UNCHANGED
 
 
 def test_other_partitions_than_asked_for_are_reported_never_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_other_partitions_than_asked_for_are_reported_never_changed(monkeypatch:
 
     (change,) = applied(monkeypatch, present, KERNELS, partitions=24)
 
-    assert change.outcome is TopicResult.DIFFERS
+    assert change.result is TopicResult.DIFFERS
     assert not change.good
     assert "3 partitions, should be 24" in change.remark
     assert "or say --partitions 3" in change.remark
@@ -159,7 +159,7 @@ def test_partitions_that_a_site_has_chosen_are_accepted_from_then_on(monkeypatch
     """`topics apply` runs again after each upgrade, without them."""
     (change,) = applied(monkeypatch, {KERNELS.name: TopicState(KERNELS.name, 24, 1, KERNELS.config)}, KERNELS)
 
-    assert change.outcome is TopicResult.UNCHANGED
+    assert change.result is TopicResult.UNCHANGED
 
 
 def test_orders_and_policy_have_one_partition_whatever_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_a_limit_below_the_contract_is_raised_and_one_above_it_stays(monkeypatch
 
     changes = applied(monkeypatch, present, DEVICE, HINTS)
 
-    assert [change.outcome for change in changes] == [TopicResult.ALTERED, TopicResult.UNCHANGED]
+    assert [change.result for change in changes] == [TopicResult.ALTERED, TopicResult.UNCHANGED]
     assert present[DEVICE.name].config["max.message.bytes"] == "1048588"
     assert present[HINTS.name].config["max.message.bytes"] == "20000000"
 

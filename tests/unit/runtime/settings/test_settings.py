@@ -20,6 +20,7 @@ class ExampleSettings(ServiceSettings):
     interval_seconds: Annotated[float, Field(ge=0.1), Remedy("raise it, or measure kernels with the probe")] = 1.0
     shards: Annotated[int, Field(gt=0)] = 1
     topics: tuple[str, ...] = ()
+    state_directory: Path | None = Path("/var/lib/example")
 
 
 def read(
@@ -36,6 +37,13 @@ def test_a_minimal_file_leaves_the_defaults() -> None:
 
 def test_empty_sections_leave_the_defaults() -> None:
     assert read(CONFIGS / "empty-sections.good.yaml") == ExampleSettings()
+
+
+def test_null_is_a_value_where_a_setting_may_be_null_and_leaves_the_default_elsewhere(tmp_path: Path) -> None:
+    file = tmp_path / "kernelcast.yaml"
+    file.write_text("bridge: {state_directory: null, interval_seconds: null, topics: }")
+
+    assert read(file) == ExampleSettings(state_directory=None)
 
 
 def test_one_file_serves_all_daemons_and_a_section_overrides_shared_settings() -> None:

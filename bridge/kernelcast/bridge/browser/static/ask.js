@@ -1,6 +1,7 @@
 // Requests to the bridge. Queries that are asked in one turn of the event loop leave in one request.
 
 const MOST = 64; // queries of a request
+const LARGEST = 240_000; // characters of a request, which are bytes: queries are percent-encoded
 const HEAD = 9; // bytes: number of the query, status, 1 for gzip, length of the body
 let waiting = [];
 
@@ -37,8 +38,21 @@ function send() {
   waiting = [];
   for (const signal of new Set(all.map((one) => one.signal))) {
     const own = all.filter((one) => one.signal === signal);
-    for (let first = 0; first < own.length; first += MOST) together(own.slice(first, first + MOST), signal);
+    for (const some of requests(own)) together(some, signal);
   }
+}
+
+// A fleet's list of nodes stands several times in a query, so few queries can fill a request.
+function requests(queries) {
+  const made = [];
+  let size = Infinity;
+  for (const one of queries) {
+    const length = one.query.length + 3; // quotes and a comma
+    if (size + length > LARGEST || made.at(-1).length === MOST) [size, made[made.length]] = [2, []];
+    made.at(-1).push(one);
+    size += length;
+  }
+  return made;
 }
 
 // The bridge answers those that are ready after a moment; the others are asked for again, and it goes on with them.

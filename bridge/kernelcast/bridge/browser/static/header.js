@@ -34,7 +34,7 @@ function status(page) {
 function picker(page, variable) {
   const chosen = page.variables.chosen.get(variable.name) ?? [];
   const known = page.variables.options.get(variable.name) ?? [];
-  const values = [...new Set([...(variable.includeAll ? [ALL] : []), ...known, ...chosen])];
+  const values = [...new Set([...(variable.includeAll || variable.multi ? [ALL] : []), ...known, ...chosen])];
   const options = values.slice(0, 500).map((value) => element("option", { value, selected: chosen.includes(value) }, page.variables.textOf(variable.name, value) || "–"));
   const several = chosen.length > 1 ? [element("option", { value: SEVERAL, selected: true }, `${chosen.length} chosen`)] : [];
   const select = element("select", { onchange: (event) => event.target.value !== SEVERAL && page.choose(variable.name, [event.target.value]) }, several, options);

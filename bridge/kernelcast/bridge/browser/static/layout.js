@@ -59,7 +59,7 @@ function frame(page, panel, top) {
   const links = (panel.links ?? []).map((link) => element("a", { href: page.variables.inLink(link.url, undefined, panel.scoped), class: "quiet" }, link.title ?? "link"));
   const question = about ? element("button", { type: "button", class: "why", title: about, "aria-label": "What this panel shows", onclick: () => (explained.hidden = !explained.hidden) }, "?") : null;
   panel.body = element("div", { class: "body" });
-  panel.frame = element("article", { class: `panel ${panel.type} ${panel.transparent ? "bare" : ""}`, style: place }, element("h3", {}, element("span", {}, page.variables.inText(panel.title ?? "", panel.scoped)), links, question), explained, panel.body);
+  panel.frame = element("article", { class: `panel ${panel.type} ${panel.transparent ? "bare" : ""}`, style: place }, panel.title || about ? element("h3", {}, element("span", {}, page.variables.inText(panel.title ?? "", panel.scoped)), links, question) : null, explained, panel.body);
   panel.frame.style.setProperty("--rows", h);
   panel.seen = false;
   return panel.frame;

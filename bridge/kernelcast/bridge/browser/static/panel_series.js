@@ -9,6 +9,7 @@ const MOST_SERIES = 40;
 const OLD_SECONDS = 60;
 const HOUR = 3600;
 // uPlot's own steps go from one minute to five: a small graph of five minutes had one label.
+const LETTER = 6.6; // pixels of a letter beside the axis
 const TIME_STEPS = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, HOUR, 2 * HOUR, 3 * HOUR, 4 * HOUR, 6 * HOUR, 8 * HOUR, 12 * HOUR, ...[1, 2, 3, 5, 10, 30].map((days) => days * 24 * HOUR)];
 const solid = (color) => (color.startsWith("var(") ? styleColor(color.slice(4, -1)) : color);
 
@@ -107,7 +108,7 @@ function draw(page, panel, lines, holder, tip) {
     width: Math.max(200, holder.clientWidth), height: Math.max(90, holder.clientHeight), legend: { show: false },
     cursor: { sync: { key: "kernelcast" }, points: { size: 5 }, drag: { x: true, y: false } },
     scales: { x: { time: true, range: [page.time.from, page.time.to] }, y: scale(defaults, custom) },
-    axes: [{ ...axis, size: 26, space: 56, incrs: TIME_STEPS, values: (_, ticks) => ticks.map((tick) => clock(tick, page.time.to - page.time.from)) }, { ...axis, size: 76, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : withUnit(tick, unit, undefined))) }],
+    axes: [{ ...axis, size: 26, space: 56, incrs: TIME_STEPS, values: (_, ticks) => ticks.map((tick) => clock(tick, page.time.to - page.time.from)) }, { ...axis, size: (_, labels) => Math.max(52, 24 + LETTER * Math.max(0, ...(labels ?? []).map((each) => each.length))), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : withUnit(tick, unit, undefined))) }],
     series: [{}, ...order.map((index) => style(lines[index], bars))],
     bands: bandsOf(lines, order),
     hooks: { draw: [(plot) => marks(page, panel, plot)], setCursor: [(plot) => showTip(plot, plain, lines, tip)], setSelect: [(plot) => page.zoom(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))] },

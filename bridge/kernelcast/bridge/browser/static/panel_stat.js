@@ -6,6 +6,7 @@ import { fieldConfig, linkValues } from "./fields.js";
 import { panelSeries, reduced } from "./frames.js";
 
 const MOST_FIGURES = 60;
+const LINE = 2; // rows of the grid up to which figures stand side by side, as in Grafana's low and wide panels
 const LONG_NAME = 16; // characters; on a phone such a panel has the whole width
 
 function figures(panel, answers) {
@@ -20,7 +21,7 @@ function figures(panel, answers) {
 
 function linked(page, panel, figure, children) {
   const link = figure.config.links?.[0];
-  if (!link) return children;
+  if (!link || !figure.name.trim()) return children; // words for an empty answer name nothing that has a page
   const values = linkValues({ name: figure.name, value: figure.value, text: figure.text, labels: figure.series.labels });
   return [element("a", { href: page.variables.inLink(link.url, values, panel.scoped), title: link.title ?? "" }, children)];
 }
@@ -40,6 +41,7 @@ export function stat(page, panel, answers) {
   if (all.length > shown.length) lines.push(element("div", { class: "quiet" }, `and ${all.length - shown.length} more`));
   const long = named && shown.some(({ name }) => name.length > LONG_NAME);
   const stacked = named && panel.options?.wideLayout === false && shown.length === 1 && shown[0].name.trim();
+  if (panel.gridPos?.h <= LINE) return element("div", { class: "line" }, lines);
   return element("div", { class: `figures many-${Math.min(shown.length, 4)}${long ? " long" : ""}${stacked ? " stacked" : ""}` }, lines);
 }
 

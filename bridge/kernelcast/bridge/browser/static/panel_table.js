@@ -6,13 +6,17 @@ import { fieldConfig, linkValues } from "./fields.js";
 import { SOURCE, sorted, tablesOf, transformed } from "./frames.js";
 
 const MOST_ROWS = 200;
+const ALERT = /^(Kernelcast\w+|Watchdog)$/; // names of our alerts, whose runbooks this bridge serves
+const PHONE = 760; // pixels, as in the style sheet
 const FREE_COLUMN = 150; // Grafana's least width of a column without a width of its own
 
 export function table(page, panel, answers) {
   const { table: whole, unknown } = transformed(tablesOf(answers), panel.transformations);
   if (!whole.rows.length) return null;
   const columns = whole.columns.filter((name) => name !== "Time" && name !== "__name__").map((name) => ({ name, config: fieldConfig(panel, { name }) }));
-  const visible = columns.filter(({ config }) => !config.custom.hidden && !config.custom.hideFrom?.viz);
+  const empty = ({ name }) => whole.rows.every((row) => row[name] === undefined || row[name] === "");
+  // On a phone a column without a value takes the room of those that have one.
+  const visible = columns.filter((column) => !column.config.custom.hidden && !column.config.custom.hideFrom?.viz && !(innerWidth <= PHONE && empty(column)));
   const first = panel.options?.sortBy?.[0];
   const state = panel.sort ?? (first ? { field: first.displayName, desc: first.desc } : undefined);
   const ordered = sorted(whole, state);
@@ -54,7 +58,7 @@ function cell(page, panel, { name, config, numeric }, row) {
   if (options.type === "color-background" && color) Object.assign(style, { background: color, color: "#fff" });
   if (options.type === "color-text" && color) style.color = color;
   content.push(text);
-  const link = config.links?.[0];
+  const link = config.links?.[0] ?? (ALERT.test(value) ? { title: "Runbook", url: `/runbooks/${value}` } : undefined);
   if (!link || value === undefined || value === "") return element("td", { class: numeric ? "number" : "", style, title: text }, content);
   const values = linkValues({ name, value, text, labels: row[SOURCE] ?? row, row: { ...row[SOURCE], ...row } });
   return element("td", { class: numeric ? "number" : "", style, title: text }, element("a", { href: page.variables.inLink(link.url, values, panel.scoped), title: link.title ?? "" }, content));

@@ -51,7 +51,8 @@ export class Variables {
     const ask = (text) => asked("query", { query: `group by (${label}) (${text})`, time }, signal);
     let answer = await ask(series);
     // Nothing is measured now: values of the page's time range, so that the past is still drawn, with its age.
-    if (!answer.length) answer = await ask(`present_over_time(${series}[${this.builtin.get("__range")}])`);
+    // It keeps the names of metrics, without which series of two metrics would be equal.
+    if (!answer.length) answer = await ask(`last_over_time(${series}[${this.builtin.get("__range")}])`);
     return this.ordered(variable, answer.map((each) => each.metric[label] ?? "").filter((each) => each !== "").map((each) => matched(variable.regex, each)).filter(Boolean));
   }
 
@@ -82,11 +83,19 @@ export class Variables {
     if (!variable) return undefined;
     const chosen = this.chosen.get(name) ?? [];
     const several = variable.multi || variable.includeAll;
-    if (chosen.includes(ALL)) return variable.allValue ?? `(${(this.options.get(name) ?? []).map(regexEscape).join("|")})`;
+    if (chosen.includes(ALL)) return variable.allValue ?? (this.narrowedByNone(variable) ? ".+" : undefined) ?? `(${(this.options.get(name) ?? []).map(regexEscape).join("|")})`;
     if (format === "raw") return chosen.join(",");
     if (format === "pipe") return chosen.join("|");
     const escape = several || format === "regex" ? regexEscape : plainEscape;
     return chosen.length > 1 ? `(${chosen.map(escape).join("|")})` : escape(chosen[0] ?? "");
+  }
+
+  // Whether a variable that others narrow is narrowed by none of them now: then all of its values are a pattern, not a
+  // list of a thousand nodes that stands ten times in a query.
+  narrowedByNone(variable) {
+    const text = String(variable.query?.query ?? variable.query ?? "");
+    const narrowing = this.list.filter(({ name }) => name !== variable.name && new RegExp(`\\$\\{?${name}\\b`).test(text));
+    return narrowing.length > 0 && narrowing.every(({ name }) => (this.chosen.get(name) ?? []).includes(ALL));
   }
 
   // Text that people read: titles, descriptions, text panels.

@@ -5,7 +5,7 @@ The exporter's NVML source writes them; those of the kernel's log come from `exp
 
 from typing import Final
 
-from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
+from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, USER_LABELS
 from kernelcast.wire.catalogue.model import Kind
 from kernelcast.wire.catalogue.naming import kafka_metric
 
@@ -34,6 +34,15 @@ GPU_DETACHED: Final = kafka_metric(
     unit="",
     labels=(*UP_LABELS, "reason"),
     source="exporter",
+)
+OWNER: Final = kafka_metric(
+    "kernelcast.gpu.owner.info",
+    Kind.INFO,
+    "Pod or job that has a GPU or MIG instance, where exporter.attribution is info; to join with the series of the GPU "
+    "by Hostname, UUID and GPU_I_ID. One for each owner.",
+    unit="",
+    labels=("Hostname", "UUID", "gpu", "GPU_I_ID", "source", *USER_LABELS),
+    source="exporter, as the labels of a GPU's series",
 )
 XID_ERRORS: Final = kafka_metric(
     "kernelcast.gpu.xid_errors",
@@ -129,6 +138,7 @@ PROCESS_DECODER: Final = kafka_metric(
 )
 
 ROWS: Final = (
+    OWNER,
     XID_ERRORS,
     XID_LAST,
     KERNEL_LOG_XIDS,

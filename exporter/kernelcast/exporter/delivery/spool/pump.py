@@ -1,11 +1,11 @@
 """The thread that runs a backlog: serves Kafka's answers, syncs the disk, replays. `kafka_output` starts it."""
 
-import threading
 from types import TracebackType
 from typing import Final, Self
 
 from kernelcast.exporter.delivery.spool.backlog import SpoolBacklog
 from kernelcast.runtime.logging import get_logger
+from kernelcast.runtime.threads import Worker
 
 POLL_SECONDS: Final = 1.0
 """Longest wait for an answer of Kafka, and so between two syncs of the disk."""
@@ -22,8 +22,8 @@ class Pump:
 
     def __init__(self, backlog: SpoolBacklog) -> None:
         self._backlog = backlog
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="backlog", daemon=True)
+        self._thread = Worker("backlog", self._run)
+        self._stopping = self._thread.stopping
 
     def __enter__(self) -> Self:
         self._backlog.wake.set()
@@ -35,7 +35,7 @@ class Pump:
     ) -> None:
         self._stopping.set()
         self._backlog.wake.set()
-        self._thread.join(STOP_SECONDS)
+        self._thread.stop(STOP_SECONDS)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -1,4 +1,4 @@
-"""Reads or checks a recording of NVML in either format."""
+"""Reads or checks a recording of NVML, or a capture that becomes one."""
 
 from pathlib import Path
 
@@ -6,17 +6,36 @@ from kernelcast.exporter.nvml.recordings.recording import Recording, moments, re
 
 
 def read_any(path: Path) -> Recording:
-    """Read a recording, or convert a capture of `nvidia-smi -q` (a `.txt` file) to one.
+    """Read a recording, or convert a capture to one: of `nvidia-smi -q` (a `.txt` file), or of rocm-smi (`.json`).
 
     Raises:
-        TraceError: The file cannot be read, or is neither.
+        TraceError: The file cannot be read, or is none of these.
     """
-    if path.suffix != ".txt":
-        return read(path)
-    # It imports pynvml, which a daemon that only checks a recording would keep in memory.
-    from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture  # noqa: PLC0415
+    return read_capture(path) if _is_capture(path) else read(path)
 
-    return read_capture(path)
+
+def read_capture(path: Path) -> Recording:
+    """Convert a capture to a recording.
+
+    Raises:
+        TraceError: The file cannot be read, or is none.
+    """
+    # They import pynvml, which a daemon that only checks a recording would keep in memory.
+    from kernelcast.exporter.nvml.recordings import nvidia_smi, rocm_smi  # noqa: PLC0415
+
+    return rocm_smi.read_capture(path) if is_rocm_smi(path) else nvidia_smi.read_capture(path)
+
+
+def is_rocm_smi(path: Path) -> bool:
+    """Whether a file is an output of rocm-smi; a recording has one JSON object in each line, and no cards."""
+    try:
+        return path.suffix == ".json" and '"card' in path.read_text(errors="replace")
+    except OSError:
+        return False
+
+
+def _is_capture(path: Path) -> bool:
+    return path.suffix == ".txt" or is_rocm_smi(path)
 
 
 def check_any(path: Path) -> None:
@@ -25,8 +44,8 @@ def check_any(path: Path) -> None:
     Raises:
         TraceError: As `read_any`.
     """
-    if path.suffix == ".txt":
-        read_any(path)
+    if _is_capture(path):
+        read_capture(path)
         return
     for _ in moments(path):
         pass

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kernelcast.exporter.nvml.recordings import recording
-from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture
+from kernelcast.exporter.nvml.recordings.any_format import read_capture
 from kernelcast.exporter.nvml.recordings.record import record
 from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.labels import LABEL_FIELDS
@@ -20,7 +20,10 @@ Output = Annotated[
 Seconds = Annotated[float, typer.Option("--seconds", help="How long.", min=1, max=86_400)]
 Interval = Annotated[float, typer.Option("--interval", metavar="SECONDS", help="Between two moments.", min=0.1)]
 Capture = Annotated[
-    Path, typer.Argument(metavar="FILE", help="What `nvidia-smi -q` printed.", exists=True, dir_okay=False)
+    Path,
+    typer.Argument(
+        metavar="FILE", help="What `nvidia-smi -q` printed, or (a .json) rocm-smi.", exists=True, dir_okay=False
+    ),
 ]
 
 
@@ -35,7 +38,7 @@ def record_node(*, output: Output, seconds: Seconds = 60.0, interval: Interval =
 
 
 def convert_capture(capture: Capture, *, output: Output) -> None:
-    """Make a recording of what `nvidia-smi -q` printed, once or several times into one file."""
+    """Make a recording of what `nvidia-smi -q` or `rocm-smi --showallinfo --json` printed, once or several times."""
     if output.exists() and output.samefile(capture):
         raise ConfigurationError(f"--output {output} is the capture; it would be replaced; choose another file")
     written = recording.write(output, read_capture(capture).moments)

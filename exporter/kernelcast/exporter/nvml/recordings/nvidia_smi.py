@@ -7,6 +7,7 @@ or the output does not show it: energy, profiling, NVLink, licences, and lines t
 
 import codecs
 import re
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from kernelcast.exporter.nvml.recordings import smi_output
 from kernelcast.exporter.nvml.recordings.recording import ERROR, NODE, Answers, RecordedChanges, Recording, changes
 from kernelcast.exporter.nvml.recordings.smi_output import NOT_SHOWN, Answer, OutputSection, failure, is_error, together
 from kernelcast.exporter.nvml.sampling.fields import CLOCK_EVENTS, ENERGY_CALL, FIELD_VALUES, GPM_SUPPORT_CALL
+from kernelcast.exporter.nvml.sampling.health import FABRIC_CALL, REPAIR_CALL, SRAM_CALL, UNITS, UNREPAIRABLE_CALL
 from kernelcast.exporter.nvml.sampling.labels import BRANDS
 from kernelcast.wire.errors import TraceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
@@ -52,6 +54,33 @@ REASONS: Final = {
     "Display Clock Setting": "display_clock_setting",
 }
 ACTIVE: Final = {"Active": 1, "Not Active": 0}
+FABRIC_STATES: Final = {"Not Supported": 0, "Not Started": 1, "In Progress": 2, "Completed": 3}
+FABRIC_SUMMARIES: Final = {"Healthy": 1, "Unhealthy": 2, "Limited Capacity": 3}
+FABRIC_HEALTH: Final = {
+    "Bandwidth": (0, "Full"),
+    "Route Recovery in progress": (2, "False"),
+    "Route Unhealthy": (4, "False"),
+    "Access Timeout Recovery": (6, "False"),
+    "Incorrect Configuration": (8, "None"),
+}
+"""Shift in the health mask, and the text without a fault, by line."""
+STATUSES: Final = {
+    "success": pynvml.NVML_SUCCESS,
+    **{
+        name.removeprefix("NVML_ERROR_").replace("_", " ").casefold(): getattr(pynvml, name)
+        for name in dir(pynvml)
+        if name.startswith("NVML_ERROR_")
+    },
+}
+"""NVML's code by the text, such as `Insufficient Resources`."""
+SRAM_COUNTS: Final = (
+    "aggregateUncParity",
+    "aggregateUncSecDed",
+    "aggregateCor",
+    "volatileUncParity",
+    "volatileUncSecDed",
+    "volatileCor",
+)
 UNSHOWN_CALLS: Final = (
     ENERGY_CALL.name,
     GPM_SUPPORT_CALL,
@@ -115,7 +144,7 @@ def _answers(log: OutputSection) -> Answers:
     }
     for index, gpu in enumerate(gpus):
         instances = [part for part in gpu.parts if part.name == "MIG Device"]
-        measured = _engines(gpu) | _link(gpu) | _memory_health(gpu)
+        measured = _engines(gpu) | _link(gpu) | _memory_health(gpu) | _repairs(gpu) | _fabric(gpu.part("Fabric"))
         unshown = {call: dict(NOT_SHOWN) for call in UNSHOWN_CALLS}
         answers[str(index)] = unshown | _identity(gpu, instances) | _labels(gpu) | measured
         if all(map(is_error, measured.values())) and any(LOST.fullmatch(line.text) for line in gpu.parts):
@@ -172,7 +201,7 @@ def _engines(gpu: OutputSection) -> dict[str, Answer]:
             "GPU Current Temp", units=smi_output.TEMPERATURE
         ),
         f"nvmlDeviceGetTemperatureThreshold:{pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN}": slowdown,
-        **_field("MEMORY_TEMP", heat.number("Memory Current Temp", units=smi_output.TEMPERATURE)),
+        **memory_temperature(heat.number("Memory Current Temp", units=smi_output.TEMPERATURE)),
         "nvmlDeviceGetPowerUsage": drawn,
         "nvmlDeviceGetEnforcedPowerLimit": limit,
         "nvmlDeviceGetUtilizationRates": together(rates, dict),
@@ -232,6 +261,61 @@ def _memory_health(gpu: OutputSection) -> dict[str, Answer]:
         **_field("ECC_SBE_AGG_TOTAL", _errors(errors.part("Aggregate"), "Single Bit", "Correctable")),
         **_field("ECC_DBE_AGG_TOTAL", _errors(errors.part("Aggregate"), "Double Bit", "Uncorrectable")),
     }
+
+
+def _repairs(gpu: OutputSection) -> dict[str, Answer]:
+    """Pending repairs, and SRAM errors in the GPU's life."""
+    errors = gpu.part("ECC Errors")
+    total, sources = errors.part("Aggregate"), errors.part("Aggregate Uncorrectable SRAM Sources")
+    pending = {
+        f"b{part}RepairPending": errors.value(f"{part} Repair Pending", read=_flag) for part in ("Channel", "Tpc")
+    }
+    sram = {
+        "bThresholdExceeded": total.value("SRAM Threshold Exceeded", read=_flag),
+        **{f"aggregateUncBucket{member}": sources.number(f"SRAM {unit}") for unit, member in UNITS.items()},
+    }
+    unrepairable = errors.value("Unrepairable Memory", read=_flag)
+    return {
+        REPAIR_CALL: together(pending, dict),
+        # The counts of errors by kind are those of other calls.
+        SRAM_CALL: together(sram, lambda values: {**dict.fromkeys(SRAM_COUNTS, 0), **values}),
+        UNREPAIRABLE_CALL: together({"unrepairableMemory": unrepairable}, dict),
+    }
+
+
+def _fabric(fabric: OutputSection) -> dict[str, Answer]:
+    """The fabric's structure of version 3; what the output calls N/A within it, the driver does not support."""
+    health = fabric.part("Health")
+    mask = {shift: _fault(health.text_of(line), fine) for line, (shift, fine) in FABRIC_HEALTH.items()}
+    members = {
+        "state": fabric.value("State", read=lambda text: FABRIC_STATES.get(text, failure(text))),
+        "status": fabric.value("Status", read=_status),
+        "cliqueId": fabric.number("CliqueId"),
+        "clusterUuid": fabric.value("ClusterUUID", read=_uuid_bytes),
+        "healthMask": sum(value << shift for shift, value in mask.items()),
+        "healthSummary": FABRIC_SUMMARIES.get(health.text_of("Summary"), 0),
+    }
+    return {FABRIC_CALL: together(members, dict)}
+
+
+def _fault(text: str, fine: str) -> int:
+    """A part of the health mask: 0 not supported, else as `FABRIC_HEALTH` has it for a text that is fine or not."""
+    if not text or (is_error(failure(text)) and failure(text) != NOT_SHOWN):
+        return 0
+    is_configuration = fine == "None"
+    return (1 if text == fine else 2) if is_configuration else (2 if text == fine else 1)
+
+
+def _status(text: str) -> Answer:
+    code = STATUSES.get(text.casefold())
+    return code if code is not None else failure(text) if failure(text) != NOT_SHOWN else pynvml.NVML_ERROR_UNKNOWN
+
+
+def _uuid_bytes(text: str) -> Answer:
+    try:
+        return list(uuid.UUID(text).bytes)
+    except ValueError:
+        return failure(text)
 
 
 def _instance(gpu: OutputSection, instance: OutputSection) -> dict[str, Answer]:
@@ -304,6 +388,11 @@ def _errors(section: OutputSection, bits: str, kind: str) -> Answer:
     counts = {name: section.number(name) for name in lines}
     known = {name: count for name, count in counts.items() if not is_error(count)}
     return together(known or counts, lambda values: sum(values.values()))
+
+
+def memory_temperature(value: Answer) -> dict[str, Answer]:
+    """The answer of the field of the memory's temperature."""
+    return _field("MEMORY_TEMP", value)
 
 
 def _field(name: str, value: Answer) -> dict[str, Answer]:

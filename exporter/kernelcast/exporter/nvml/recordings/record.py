@@ -15,6 +15,7 @@ from kernelcast.exporter.nvml.recordings.recording import (
     changes,
     gpm_owner,
 )
+from kernelcast.exporter.nvml.sampling.health import fill
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
@@ -77,6 +78,17 @@ class NotingNvml:
                 else {ERROR: one.nvmlReturn}
             )
         return result
+
+    def fill_structure(self, call: str, gpu: Any, structure: Any) -> None:
+        """Let NVML fill a structure, and record its members."""
+        own = self.answers.setdefault(self._owner(gpu), {})
+        try:
+            fill(self._nvml, call, gpu, structure)
+        except self._nvml.NVMLError as error:
+            own[call] = {ERROR: error.value}
+            raise
+        members = {name: getattr(structure, name) for name, *_ in structure._fields_}
+        own[call] = {name: value if isinstance(value, int) else list(value) for name, value in members.items()}
 
     def nvmlGpmSampleGet(self, gpu: Any, sample: Any) -> Any:  # noqa: N802  pynvml's name
         """Remember the owner of a GPM sample."""

@@ -1,6 +1,7 @@
 """Lists the node's GPUs and MIG instances."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ class Gpu:
         parent: The whole GPU's handle.
         uuid, index, pci_bus_id, device, model_name, gi_id, gi_profile: As in a reading.
         mig_uuids: UUIDs of its compute instances.
+        gi_placement, gi_alone: As in a reading.
         mig_handles: Their handles, in the same order.
         mig_mode: A whole GPU that is divided.
     """
@@ -37,6 +39,8 @@ class Gpu:
     gi_id: str = ""
     gi_profile: str = ""
     mig_uuids: tuple[str, ...] = ()
+    gi_placement: str = ""
+    gi_alone: bool = False
     mig_handles: tuple[Any, ...] = ()
     mig_mode: bool = False
 
@@ -48,7 +52,8 @@ class Gpu:
     @property
     def identity(self) -> tuple[object, ...]:
         """Everything but the handles."""
-        return self.key, self.index, self.gi_profile, self.mig_uuids, self.mig_mode
+        placed = self.gi_placement, self.gi_alone
+        return self.key, self.index, self.gi_profile, self.mig_uuids, self.mig_mode, placed
 
 
 def find(nvml: Any, codes: Codes, place: int | str) -> list[Gpu]:
@@ -116,9 +121,22 @@ def _instances(nvml: Any, parent: Gpu, count: int) -> Iterator[Gpu]:
             uuid = _text(nvml.nvmlDeviceGetUUID(handle))
         except nvml.NVMLError:
             continue
-        known = found.get(gi_id, replace(parent, handle=handle, gi_id=gi_id, gi_profile=profile))
+        known = found.get(gi_id)
+        if known is None:
+            placement = _placement(nvml, parent.handle, int(gi_id))
+            known = replace(parent, handle=handle, gi_id=gi_id, gi_profile=profile, gi_placement=placement)
         found[gi_id] = replace(known, mig_uuids=(*known.mig_uuids, uuid), mig_handles=(*known.mig_handles, handle))
-    yield from found.values()
+    profiles = Counter(one.gi_profile for one in found.values())
+    yield from (replace(one, gi_alone=profiles[one.gi_profile] == 1) for one in found.values())
+
+
+def _placement(nvml: Any, parent: Any, gi_id: int) -> str:
+    """Numbers of a GPU instance's profile and first memory slice; empty where this user may not ask."""
+    try:
+        info = nvml.nvmlGpuInstanceGetInfo(nvml.nvmlDeviceGetGpuInstanceById(parent, gi_id))
+    except (nvml.NVMLError, AttributeError):
+        return ""
+    return f"{info.profileId}-{info.placement.start}"
 
 
 def _text(value: Any) -> str:

@@ -91,6 +91,21 @@ class LinkReading:
 
 
 @dataclass(frozen=True, slots=True)
+class HealthValue:
+    """One value of a GPU's health; see `sampling.health`.
+
+    Attributes:
+        row: OTLP name of its row.
+        value: In the row's unit.
+        labels: The row's own labels.
+    """
+
+    row: str
+    value: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class EventCount:
     """Count of one sort of event on one GPU within a window; see `nvml.windows`.
 
@@ -118,6 +133,9 @@ class GpuReading:
         gi_id: MIG GPU instance; empty without MIG.
         gi_profile: Its profile, such as `1g.18gb`.
         mig_uuids: Of all its compute instances.
+        gi_placement: Numbers of the instance's profile and of its first memory slice, such as `20-5`; empty where NVML
+            does not tell this user.
+        gi_alone: Whether it is the GPU's only instance of that profile.
         values: OTLP name of a catalogue row to its value, in the row's unit.
         absent: OTLP name of a row that was asked for to the reason why it has no value.
         processes: Who uses it.
@@ -126,6 +144,7 @@ class GpuReading:
         events: Counts of events within a window; only the exporter's own process adds them.
         links: Its NVLinks; empty where they are not asked for.
         labels: Labels that the counters table adds to its series, by name.
+        health: Its fabric, pending repairs and SRAM errors.
     """
 
     uuid: str
@@ -136,6 +155,8 @@ class GpuReading:
     gi_id: str = ""
     gi_profile: str = ""
     mig_uuids: tuple[str, ...] = ()
+    gi_placement: str = ""
+    gi_alone: bool = False
     values: Mapping[str, int | float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     processes: tuple[ProcessUse, ...] = ()
@@ -144,6 +165,7 @@ class GpuReading:
     peers: Mapping[str, int] = field(default_factory=dict)
     events: tuple[EventCount, ...] = ()
     links: tuple[LinkReading, ...] = ()
+    health: tuple[HealthValue, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Convert to dictionaries, lists, numbers and text; `values` and `absent` are not copied."""
@@ -152,6 +174,7 @@ class GpuReading:
             "xids": [_members(one) for one in self.xids],
             "events": [_members(one) for one in self.events],
             "links": [_members(one) for one in self.links],
+            "health": [_members(one) for one in self.health],
         }
         return _members(self) | parts
 
@@ -164,6 +187,7 @@ class GpuReading:
             "xids": tuple(XidTotal(**one) for one in made["xids"]),
             "events": tuple(EventCount(**one) for one in made["events"]),
             "links": tuple(LinkReading(**one) for one in made["links"]),
+            "health": tuple(HealthValue(**one) for one in made["health"]),
         }
         return cls(**{**made, **parts})
 
@@ -208,10 +232,12 @@ class NodeReading:
 
 _NAMES: Final = {
     one: tuple(member.name for member in fields(one))
-    for one in (ProcessUse, XidTotal, EventCount, LinkReading, GpuReading, NodeReading)
+    for one in (ProcessUse, XidTotal, EventCount, LinkReading, HealthValue, GpuReading, NodeReading)
 }
 
 
-def _members(one: ProcessUse | XidTotal | EventCount | LinkReading | GpuReading | NodeReading) -> dict[str, Any]:
+def _members(
+    one: ProcessUse | XidTotal | EventCount | LinkReading | HealthValue | GpuReading | NodeReading,
+) -> dict[str, Any]:
     """Its members as they are; `dataclasses.asdict` copies all that is in them, which costs four times as much."""
     return {name: getattr(one, name) for name in _NAMES[type(one)]}

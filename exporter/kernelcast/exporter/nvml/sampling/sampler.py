@@ -17,6 +17,7 @@ from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
 from kernelcast.exporter.nvml.sampling.energy import EnergyJudge
 from kernelcast.exporter.nvml.sampling.gpm import Gpm
 from kernelcast.exporter.nvml.sampling.gpu_values import GpuValues, LostGpuError, ValueReader
+from kernelcast.exporter.nvml.sampling.health import GpuHealth
 from kernelcast.exporter.nvml.sampling.inventory import GPUS, Gpu, find, is_bound
 from kernelcast.exporter.nvml.sampling.labels import GpuLabels
 from kernelcast.exporter.nvml.sampling.peers import Peers, PeerStatus
@@ -102,6 +103,7 @@ class Sampler:
         self._peers: Peers = {}
         self._links = nvlink.NvLinks(nvml, self._codes, self._failed)
         self._energy = EnergyJudge()
+        self._health = GpuHealth(nvml, self._codes, self._failed)
         self._gpus: list[Gpu] = []
         self._known: dict[str, Gpu] = {}
         self._driver_version = ""
@@ -216,6 +218,7 @@ class Sampler:
         self._gpm.keep(gpus)
         self._xids.watch(gpus)
         self._labels.read(gpus)
+        self._health.read(gpus)
         self._links.outdate()
         present = {gpu.uuid: gpu for gpu in gpus if not gpu.gi_id}
         self._all_answer = found == listed
@@ -270,7 +273,11 @@ class Sampler:
         self, gpu: Gpu, values: GpuValues, used: tuple[ProcessUse, ...] = (), links: tuple[LinkReading, ...] = ()
     ) -> GpuReading:
         xids = () if gpu.gi_id else self._xids.totals(gpu.uuid)
+        is_lost = not values.values and set(values.absent.values()) == {reading.LOST}
+        if not gpu.gi_id and not is_lost:
+            values.absent.update(self._health.absent(gpu.uuid))
         more = {
+            "health": () if gpu.gi_id or is_lost else self._health.of(gpu.uuid),
             "links": links,
             "labels": self._labels.of(gpu.uuid),
             "peers": {} if gpu.gi_id else self._peers.get(gpu.uuid, {}),
@@ -290,6 +297,8 @@ def _described(gpu: Gpu, **parts: Any) -> GpuReading:
         model_name=gpu.model_name,
         gi_id=gpu.gi_id,
         gi_profile=gpu.gi_profile,
+        gi_placement=gpu.gi_placement,
+        gi_alone=gpu.gi_alone,
         mig_uuids=gpu.mig_uuids,
         **parts,
     )

@@ -16,8 +16,9 @@ from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
 from kernelcast.exporter.nvml.sampling.gpu_values import Failed
 from kernelcast.exporter.nvml.sampling.inventory import Gpu
 from kernelcast.exporter.nvml.sampling.reading import XidTotal
+from kernelcast.runtime.threads import Worker
 
-WAIT_MILLISECONDS: Final = 200
+WAIT_MILLISECONDS: Final = 500
 """Length of one wait for an event, and so the longest duration of a stop."""
 STOP_SECONDS: Final = 1.0
 """Longest wait of `stop` for the thread; if it is still alive then, it hangs in the driver."""
@@ -64,8 +65,7 @@ class XidEvents:
         self._last: dict[str, int] = {}
         self._uuids: dict[object, str] = {}
         self._events: Any = None
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: Worker | None = None
 
     def watch(self, gpus: Iterable[Gpu]) -> None:
         """Watch these GPUs' XIDs from now on; does nothing for GPUs that are watched already."""
@@ -81,17 +81,14 @@ class XidEvents:
         self._uuids = {key: gpu.uuid for key, gpu in whole.items()}
         watched = [gpu for gpu in whole.values() if self._register(gpu)]
         if watched:
-            self._stopping = threading.Event()
-            self._thread = threading.Thread(target=self._run, args=(self._stopping,), name="xid", daemon=True)
-            self._thread.start()
+            self._thread = thread = Worker("xid", lambda: self._run(thread.stopping))
+            thread.start()
 
     def stop(self) -> None:
         """Stop watching; counts stay. Call before NVML is released."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(STOP_SECONDS)
+        ended = self._thread is None or self._thread.stop(STOP_SECONDS)
         # The event set that a hanging call waits on must not be freed.
-        if self._events is not None and not (self._thread is not None and self._thread.is_alive()):
+        if self._events is not None and ended:
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlEventSetFree(self._events)
         self._thread = self._events = None

@@ -53,6 +53,14 @@ _COPY_KINDS: Final = {
     13: trace.D2D,
 }
 _SYNC_KINDS: Final = {1: "event", 2: "stream_wait", 3: "stream", 4: "context"}
+_SYNC_CALLS: Final = {
+    "DeviceSynchronize": "context",
+    "CtxSynchronize": "context",
+    "StreamSynchronize": "stream",
+    "EventSynchronize": "event",
+    "StreamWaitEvent": "stream_wait",
+}
+"""Parts of the names of calls that wait, of the runtime and of the driver."""
 _MEMORY_KINDS: Final = {0: trace.PAGEABLE, 1: trace.PINNED}
 _HOST_SIDE: Final = {trace.H2D: "srcKind", trace.D2H: "dstKind", trace.H2H: "srcKind"}
 
@@ -179,6 +187,7 @@ class _NsysReader:
         self._tables = tables
         self.recorder = TraceBuilder()
         self.damaged: list[str] = []
+        self._waits: dict[Hashable, str] = {}
         self._origin_ns = self._session_start_ns()
         self.gpus = _NsysGpus(self.rows)
         self._strings = {row.get("id"): str(row.get("value") or "") for row in self.rows("StringIds", ("id", "value"))}
@@ -224,9 +233,14 @@ class _NsysReader:
             self.recorder.memset(span, _whole(row.get("bytes")))
 
     def syncs(self) -> None:
-        """Waits."""
-        for row, span in self._spans(SYNC_TABLE, ("syncType",)):
-            self.recorder.sync(span, _SYNC_KINDS.get(_whole(row.get("syncType")), trace.UNKNOWN))
+        """Waits, by the call that waited; by their number only where no call was recorded.
+
+        The number disagrees with the export's own ENUM_CUPTI_SYNC_TYPE: two public exports (2021, 2025) give 1 to
+        `cudaDeviceSynchronize` and 2 to `cudaStreamSynchronize`.
+        """
+        for row, span in self._spans(SYNC_TABLE, ("syncType", "correlationId")):
+            kind = self._waits.get(_correlation(row)) or _SYNC_KINDS.get(_whole(row.get("syncType")), trace.UNKNOWN)
+            self.recorder.sync(span, kind)
 
     def _calls(self) -> dict[Hashable, ApiCall]:
         """Calls of the runtime, else the driver, by process and correlation id."""
@@ -236,9 +250,13 @@ class _NsysReader:
                 start, thread = _number(row.get("start")), _number(row.get("globalTid"))
                 correlation = _number(row.get("correlationId"))
                 if start is not None and thread is not None and correlation is not None:
-                    graph = "GraphLaunch" in self._strings.get(row.get("nameId"), "")
-                    call = ApiCall(thread, self._origin_ns + start, graph)
-                    calls.setdefault((_process(thread), correlation), call)
+                    name = self._strings.get(row.get("nameId"), "")
+                    call = ApiCall(thread, self._origin_ns + start, "GraphLaunch" in name)
+                    identity = _process(thread), correlation
+                    calls.setdefault(identity, call)
+                    for part, kind in _SYNC_CALLS.items():
+                        if part in name:
+                            self._waits[identity] = kind
         return calls
 
     def _ranges(self) -> Iterator[Range]:

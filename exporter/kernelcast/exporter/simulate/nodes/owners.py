@@ -26,6 +26,10 @@ class SimulatedOwners:
         """Labels of a GPU's series: one set, because one pod has it."""
         return (self._labels[gpu.uuid],)
 
+    def owners_of(self, _gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
+        """None on series of their own: those of the GPU have their labels."""
+        return ()
+
     def process_labels(self, gpu: AttributedGpu, _pid: int) -> Mapping[str, str]:
         """Labels of a process on a GPU."""
         return self._labels[gpu.uuid]

@@ -1,9 +1,9 @@
 """Panels of GPUs and TPUs side by side, by the metrics that both have; then those of a TPU's runtime."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, Placed, stat, time_series
 from kernelcast.grafana.model.tables import Column, table
@@ -21,12 +21,12 @@ _TPU: Final = "{{Hostname}} TPU {{tpu}}"
 
 def row() -> Row:
     """How many of which model, how busy, how full."""
-    return Row("GPUs and TPUs", (_count(), _idle(), _busy(), _full()), collapsed=True)
+    return Row("GPUs and TPUs by model", (_count(), _busy(), _full()), collapsed=True)
 
 
 def tpus() -> Row:
     """Panels of metrics that only TPUs have."""
-    return Row("TPUs", (_duty(), _memory(), _queue(), _execution(), _transfers(), _absent()), collapsed=True)
+    return Row("TPUs", (_duty(), _memory(), _queue(), _execution(), _transfers()), collapsed=True)
 
 
 def _recorded(name: str, otherwise: str) -> str:
@@ -50,30 +50,17 @@ def _each(metric: Metric) -> str:
     return f"max by ({_ONE}) ({promql.series(metric)})"
 
 
-def _no_tpu(exprs: Iterable[str]) -> Query:
-    """A line at 0 with these words, while accelerators are measured and none of them answers the panel's queries."""
-    any_row = " or ".join(f"({expr})" for expr in exprs)
-    return Query(f"0 * group({promql.series(accelerator.MEMORY_USED)}) unless on () ({any_row})", "no TPU reports")
-
-
-def _of_tpus(text: PanelText, queries: list[Query], axis: Axis) -> Placed:
-    return time_series(text, [*queries, _no_tpu(query.expr for query in queries)], axis)
+def _of_tpus(text: PanelText, queries: list[Query], axis: Axis, *, width: int = 8) -> Placed:
+    exprs = (query.expr for query in queries)
+    none = liveness.nothing("no TPU reports", exprs, promql.series(accelerator.MEMORY_USED))
+    return time_series(text, [*queries, none], axis, width=width, height=7)
 
 
 def _count() -> Placed:
     text = PanelText("Accelerators by model", "How many GPUs (or MIG instances) and TPUs there are, by model.")
     expr = f"count by (accelerator, modelName) ({_each(accelerator.MEMORY_TOTAL)})"
     query = Query(expr, "{{modelName}}")
-    return stat(text, [query], Axis("short", low=0, decimals=0), named=True, width=12, height=5)
-
-
-def _idle() -> Placed:
-    text = PanelText(
-        "Idle accelerators",
-        "Share of accelerators that were busy for less than 1 % of the time: capacity that is paid for and not used.",
-    )
-    query = Query(f"avg by (accelerator) ({busy()} < bool 0.01)", "{{accelerator}}")
-    return stat(text, [query], Axis("percentunit", low=0, high=1), named=True, width=12, height=5)
+    return stat(text, [query], Axis("short", low=0, decimals=0), named=True, width=6, height=7)
 
 
 def _busy() -> Placed:
@@ -82,7 +69,7 @@ def _busy() -> Placed:
         f"Share of time in which GPUs, MIG instances and TPUs were at work: the {_LINES} that work least.",
     )
     query = Query(f"bottomk({_LINES}, {busy()})", _LEGEND)
-    return time_series(text, [query], Axis("percentunit", low=0, high=1))
+    return time_series(text, [query], Axis("percentunit", low=0, high=1), width=9, height=7)
 
 
 def _full() -> Placed:
@@ -90,7 +77,7 @@ def _full() -> Placed:
         "Accelerator memory used", f"Share of each accelerator's memory in use: the {_LINES} that have least left."
     )
     query = Query(f"topk({_LINES}, {full()})", _LEGEND)
-    return time_series(text, [query], Axis("percentunit", low=0, high=1))
+    return time_series(text, [query], Axis("percentunit", low=0, high=1), width=9, height=7)
 
 
 def _duty() -> Placed:
@@ -122,7 +109,7 @@ def _mean(metric: Metric, by: str) -> str:
 def _execution() -> Placed:
     text = PanelText("Mean execution of a program", "Mean execution time of a program (HLO) on a TPU.")
     query = Query(_mean(tpu.HLO_EXECUTION, "Hostname, tpu, core_type"), f"{_TPU} {{{{core_type}}}}")
-    return _of_tpus(text, [query], Axis("s", low=0))
+    return _of_tpus(text, [query], Axis("s", low=0), width=12)
 
 
 def _transfers() -> Placed:
@@ -139,10 +126,11 @@ def _transfers() -> Placed:
         (tpu.HOST_COMPUTE, "host's work for it"),
     )
     queries = [Query(_mean(row, "Hostname"), f"{{{{Hostname}}}} {word}") for row, word in kinds]
-    return _of_tpus(text, queries, Axis("s", low=0))
+    return _of_tpus(text, queries, Axis("s", low=0), width=12)
 
 
-def _absent() -> Placed:
+def absent() -> Placed:
+    """Rows of a TPU's runtime that are not there, with the reason."""
     text = PanelText(
         "Rows that a TPU's runtime does not report",
         "Absent rows and the reason. A runtime answers only while a program uses the TPU.",

@@ -1,12 +1,22 @@
-"""Panels of the page `gpu` about the GPU itself, by DCGM's metrics: load, temperature, power, clocks."""
+"""Panels of the page `gpu` about the GPUs themselves, by DCGM's metrics: load, temperature, power, clocks."""
 
 from collections.abc import Collection
 from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import liveness
+from kernelcast.grafana.inputs import Thresholds
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, limits, state_timeline, time_series
+from kernelcast.grafana.model.panels import (
+    Axis,
+    LineStyle,
+    PanelText,
+    Placed,
+    limits,
+    stat,
+    state_timeline,
+    time_series,
+)
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue.devices import device, profiling
 from kernelcast.wire.catalogue.model import Metric
@@ -15,8 +25,10 @@ GPU: Final = "{{Hostname}} GPU {{gpu}}"
 INSTANCE: Final = f"{GPU} {{{{GPU_I_PROFILE}}}} {{{{GPU_I_ID}}}}"
 """A MIG instance; of an undivided GPU nothing stands behind its number."""
 
-_MILLI: Final = 1000
-"""Millijoules in a joule."""
+_NANO: Final = "1e9"
+"""Nanoseconds in a second: DCGM counts violations so."""
+_THIRD, _LOW = 8, 6
+"""Width and height of the graphs on the first screen."""
 _THROTTLING: Final = (
     (8, "hardware slowdown"),
     (32, "software thermal"),
@@ -31,15 +43,47 @@ _MILD: Final = "software thermal"
 """The driver keeps the GPU from becoming too hot; the others mean that it was, or that power failed."""
 
 
-def first_screen() -> tuple[Placed, ...]:
-    """Load, temperature, power and clocks."""
-    return (_utilisation(), _temperature(), _power(), _clocks())
+def figures() -> tuple[Placed, ...]:
+    """Of all GPUs chosen: mean temperature, total power, memory of the fullest."""
+    heat = PanelText("Mean temperature", "Mean core temperature of the GPUs chosen.")
+    power = PanelText("Total power", "Sum of the power draw of the GPUs chosen.")
+    return (
+        stat(heat, [Query(f"avg({_whole(device.GPU_TEMP)})")], Axis("celsius", decimals=0), width=4, height=3),
+        stat(power, [Query(f"sum({_whole(device.POWER_USAGE)})")], Axis("watt", low=0), width=4, height=3),
+        _memory_in_use(),
+    )
 
 
-def rows() -> tuple[Row, ...]:
-    """Load in detail, then memory, energy and reasons for reduced clocks."""
-    load = (_memory(), _engine(), _tensor(), _interface(), _video(), _memory_temperature())
-    return (Row("Load", load, collapsed=True), Row("Clocks and energy", (throttling(), _energy()), collapsed=True))
+def _memory_in_use() -> Placed:
+    text = PanelText(
+        "Fullest memory",
+        "Share of usable memory in use: of the fullest GPU or MIG instance of those chosen.",
+        runbooks=("KernelcastGpuMemoryNearlyFull",),
+    )
+    used, free = promql.series(device.FB_USED), promql.series(device.FB_FREE)
+    near = ((None, "text"), (Thresholds().memory_used_ratio, "orange"))
+    axis = Axis("percentunit", low=0, high=1, decimals=0, thresholds=near)
+    return stat(text, [Query(f"max({used} / ({used} + {free}))")], axis, width=4, height=3)
+
+
+def side_by_side() -> tuple[Placed, ...]:
+    """All GPUs chosen, of all nodes chosen, in each graph."""
+    return (_temperature(), _power(), _clocks(), _utilisation(), _tensor_active(), _memory())
+
+
+def load() -> Row:
+    """Load in detail."""
+    return Row("Load in detail", (_engine(), _pipes(), _interface(), _memory_temperature()), collapsed=True)
+
+
+def limits_row() -> Row:
+    """Reasons for reduced clocks, and the time that they cost."""
+    return Row("Clocks and limits", (throttling(), _limited()), collapsed=True)
+
+
+def _whole(metric: Metric) -> str:
+    """A row of each GPU, once."""
+    return f"max by (Hostname, gpu) ({promql.series(metric)})"
 
 
 def each(metric: Metric) -> str:
@@ -58,7 +102,9 @@ def _utilisation() -> Placed:
         "Share of time in which at least one kernel ran. It does not show how well the GPU is used: see the profiling "
         "rows, device time and kernels. The driver reports it for undivided GPUs only.",
     )
-    return time_series(text, [Query(each(device.GPU_UTIL), GPU)], Axis("percent", low=0, high=100), height=6)
+    return time_series(
+        text, [Query(each(device.GPU_UTIL), GPU)], Axis("percent", low=0, high=100), width=_THIRD, height=_LOW
+    )
 
 
 def _engine() -> Placed:
@@ -76,7 +122,20 @@ def _engine() -> Placed:
     return time_series(text, queries, Axis("percentunit", low=0, high=1))
 
 
-def _tensor() -> Placed:
+def _tensor_active() -> Placed:
+    text = PanelText(
+        "Tensor pipe busy",
+        "Share of cycles in which the tensor pipe worked, also of MIG instances: how much of the GPU's arithmetic a "
+        "program uses.",
+    )
+    queries = [
+        Query(each(profiling.PIPE_TENSOR_ACTIVE), INSTANCE),
+        liveness.absent((profiling.PIPE_TENSOR_ACTIVE,)),
+    ]
+    return time_series(text, queries, Axis("percentunit", low=0, high=1), width=_THIRD, height=_LOW)
+
+
+def _pipes() -> Placed:
     text = PanelText(
         "Pipes busy",
         "Share of cycles in which the tensor and arithmetic pipes worked. High values mean that arithmetic limits the "
@@ -106,20 +165,12 @@ def _interface() -> Placed:
     return time_series(text, queries, Axis("percentunit", low=0, high=1))
 
 
-def _video() -> Placed:
-    text = PanelText("Video engines", "Load of the encoders and decoders, which no kernel uses.")
-    queries = [
-        Query(each(device.ENC_UTIL), f"{GPU} encoder"),
-        Query(each(device.DEC_UTIL), f"{GPU} decoder"),
-    ]
-    return time_series(text, queries, Axis("percent", low=0, high=100))
-
-
 def _temperature() -> Placed:
     text = PanelText("GPU temperature", "Core temperature, and the temperature at which the driver slows the GPU down.")
     limit = Query(f"min by (modelName) ({promql.series(device.SLOWDOWN_TEMP)})", "{{modelName}} slowdown")
     queries = [Query(each(device.GPU_TEMP), GPU), limit]
-    return time_series(text, queries, Axis("celsius"), LineStyle(overrides=(limits("slowdown"),)), height=6)
+    style = LineStyle(overrides=(limits("slowdown"),))
+    return time_series(text, queries, Axis("celsius"), style, width=_THIRD, height=_LOW)
 
 
 def _memory_temperature() -> Placed:
@@ -134,27 +185,15 @@ def _power() -> Placed:
     )
     limit = Query(f"min by (modelName) ({promql.series(device.POWER_LIMIT)})", "{{modelName}} limit")
     queries = [Query(each(device.POWER_USAGE), GPU), limit]
-    return time_series(text, queries, Axis("watt", low=0), LineStyle(overrides=(limits("limit"),)), height=6)
-
-
-def _energy() -> Placed:
-    text = PanelText(
-        "Mean power, from energy",
-        "The energy counter's rate: the mean power between two samples, while the power draw is the value at one "
-        "moment.",
-    )
-    return time_series(
-        text, [Query(f"{each_rate(device.TOTAL_ENERGY)} / {_MILLI}", GPU)], Axis("watt", low=0), width=24
-    )
+    style = LineStyle(overrides=(limits("limit"),))
+    return time_series(text, queries, Axis("watt", low=0), style, width=_THIRD, height=_LOW)
 
 
 def _clocks() -> Placed:
-    text = PanelText("Clocks", "Clock of the multiprocessors and of the memory.")
-    queries = [
-        Query(f"{each(device.SM_CLOCK)} * 1e6", f"{GPU} SM"),
-        Query(f"{each(device.MEM_CLOCK)} * 1e6", f"{GPU} memory"),
-    ]
-    return time_series(text, queries, Axis("hertz", low=0), height=6)
+    text = PanelText("SM clock", "Clock of the multiprocessors; a GPU that is below its peers runs slower than they.")
+    return time_series(
+        text, [Query(f"{each(device.SM_CLOCK)} * 1e6", GPU)], Axis("hertz", low=0), width=_THIRD, height=_LOW
+    )
 
 
 def _memory() -> Placed:
@@ -162,9 +201,31 @@ def _memory() -> Placed:
         "GPU memory used",
         "Share of usable frame buffer memory in use. Frameworks that allocate all memory at start show a constant high "
         "value.",
+        runbooks=("KernelcastGpuMemoryNearlyFull",),
     )
     used, free = each(device.FB_USED), each(device.FB_FREE)
-    return time_series(text, [Query(f"{used} / ({used} + {free})", INSTANCE)], Axis("percentunit", low=0, high=1))
+    query = Query(f"{used} / ({used} + {free})", INSTANCE)
+    return time_series(text, [query], Axis("percentunit", low=0, high=1), width=_THIRD, height=_LOW)
+
+
+def _limited() -> Placed:
+    text = PanelText(
+        "Time lost to limits",
+        "Share of time in which a limit reduced the clocks. The power limit is normal under load; heat and reliability "
+        "are not.",
+        runbooks=("KernelcastGpuThrottling",),
+    )
+    causes = (
+        (device.POWER_VIOLATION, "power"),
+        (device.THERMAL_VIOLATION, "heat"),
+        (device.RELIABILITY_VIOLATION, "reliability"),
+        (device.BOARD_LIMIT_VIOLATION, "board"),
+        (device.SYNC_BOOST_VIOLATION, "sync boost"),
+        (device.LOW_UTIL_VIOLATION, "low utilisation"),
+    )
+    queries = [Query(f"clamp_max({each_rate(row)} / {_NANO}, 1)", f"{GPU} {word}") for row, word in causes]
+    queries.append(liveness.absent(row for row, _ in causes))
+    return time_series(text, queries, Axis("percentunit", low=0), width=24)
 
 
 def held_back_expr(by: str) -> str:
@@ -188,7 +249,7 @@ def held_back(by: str, free: Collection[str] = ()) -> str:
     return f"floor({mask} / 8) % 2 + floor({mask} / 32) % 8 > 0"
 
 
-def throttling(*, height: int = 6) -> Placed:
+def throttling(*, height: int = 5) -> Placed:
     """Reasons for reduced clocks over time."""
     text = PanelText(
         "Reduced clocks",

@@ -1,11 +1,11 @@
-"""A row of panels about errors of a GPU, on the page `gpu`: XIDs, memory errors, remapped rows, time lost to limits."""
+"""A row of panels about errors of a GPU, on the page `gpu`: XIDs, memory errors, remapped rows, recovery."""
 
 from collections.abc import Iterable
 from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import liveness
-from kernelcast.grafana.dashboards.hardware.devices import GPU, each, each_rate
+from kernelcast.grafana.dashboards.hardware.devices import GPU, each
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import (
     Axis,
@@ -24,8 +24,7 @@ from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.xids import XidSubject
 
 _XID: Final = "Hostname, gpu, xid, err_msg"
-_NANO: Final = "1e9"
-"""Nanoseconds in a second: DCGM counts violations so."""
+_NONE_IN_RANGE: Final = "none in this range"
 _ANY_GPU: Final = promql.series(gpu.GPU_UP, free=("gpu",))
 _LOG_IS_READ: Final = f"group({liveness.row(exporter.KERNEL_LOG_ERRORS)}) and on () group({_ANY_GPU})"
 """An exporter reads the log, and what it publishes arrives."""
@@ -33,40 +32,44 @@ _LOG_IS_READ: Final = f"group({liveness.row(exporter.KERNEL_LOG_ERRORS)}) and on
 
 def row() -> Row:
     """First errors that need action, then signs of wear."""
-    figures = (_uncorrectable(), _failed_remaps(), _waiting_pages())
-    events = (_answering(), _xid_table(), _xid_events(), _logged_xids())
-    return Row(
-        "Errors",
-        (
-            *figures,
-            *events,
-            _ecc(),
-            _remapped(),
-            _limited(),
-            _retries(),
-            _lanes(),
-            _states(),
-            _recovery(),
-            _firmware(),
-        ),
-        collapsed=True,
+    panels = (
+        *(_uncorrectable(), _failed_remaps(), _xid_table(), _logged_xids(), _answering(), _recovery()),
+        *(_ecc(), _remapped(), _firmware()),
     )
+    return Row("Errors: XIDs, memory, recovery", panels, collapsed=True)
+
+
+def xids_in_range() -> Placed:
+    """A figure for the first screen."""
+    text = PanelText(
+        "XID errors",
+        "XID errors of the GPUs chosen in this time range; many are a program's fault, see the table of errors.",
+        EmptyText(_NONE_IN_RANGE, liveness.GPUS),
+        runbooks=("KernelcastGpuXidHardware", "KernelcastGpuXid"),
+    )
+    axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
+    happened = promql.happened(promql.series(gpu.XID_ERRORS), of="Hostname, UUID, xid", window="$__range")
+    return stat(text, [Query(f"sum({happened})")], axis, width=4, height=3)
 
 
 def _numbers(codes: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(codes)))
 
 
-def _figure(title: str, description: str, expr: str, proof: str) -> Placed:
+def _figure(title: str, description: str, expr: str, proof: str, words: str = "none") -> Placed:
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    return stat(PanelText(title, description, EmptyText("none", proof)), [Query(expr)], axis, width=8, height=3)
+    return stat(PanelText(title, description, EmptyText(words, proof)), [Query(expr)], axis, width=12, height=3)
 
 
 def _uncorrectable() -> Placed:
     happened = promql.happened(promql.series(device.ECC_DBE_VOLATILE), of="Hostname, UUID", window="$__range")
     description = "Double-bit memory errors in this time range: data was lost, and a program with it."
     return _figure(
-        "Uncorrectable memory errors", description, f"sum({happened})", liveness.row(device.ECC_DBE_VOLATILE)
+        "Uncorrectable memory errors",
+        description,
+        f"sum({happened})",
+        liveness.row(device.ECC_DBE_VOLATILE),
+        _NONE_IN_RANGE,
     )
 
 
@@ -75,15 +78,8 @@ def _failed_remaps() -> Placed:
     return _figure(
         "Failed row remaps",
         description,
-        f"sum({each(device.ROW_REMAP_FAILURE)})",
+        f"sum({each(device.ROW_REMAP_FAILURE)}) > 0",
         liveness.row(device.ROW_REMAP_FAILURE),
-    )
-
-
-def _waiting_pages() -> Placed:
-    description = "Memory pages that wait for a GPU reset before they are no longer used (before Ampere)."
-    return _figure(
-        "Pages to retire", description, f"sum({each(device.RETIRED_PENDING)})", liveness.row(device.RETIRED_PENDING)
     )
 
 
@@ -99,7 +95,7 @@ def _xid_table() -> Placed:
         "Errors that the driver reported: number in this time range, and time of the last one. Usually a program's: "
         f"{_numbers(xids.numbers(XidSubject.PROGRAM))}. The GPU needs a reset or its node a reboot: "
         f"{_numbers(xids.numbers(urgent=True))}.",
-        if_empty=EmptyText("No XID since the exporters began", liveness.GPUS),
+        if_empty=EmptyText("No XID in this time range", liveness.GPUS),
     )
     happened = promql.happened(
         promql.series(gpu.XID_ERRORS), of="Hostname, UUID, xid", by=f"{_XID}, UUID", window="$__range"
@@ -113,24 +109,13 @@ def _xid_table() -> Placed:
             Column("gpu", "GPU", width=50),
             Column("xid", "XID", width=55),
             Column("err_msg", "Meaning"),
-            Column("Value #B", "In this time range", "short", width=129),
+            Column("Value #B", "In this time range", "short", width=129, decimals=0),
             Column("Value #A", "Last", "dateTimeAsIso", width=143),
         ),
         sort="Last",
         width=12,
-        height=8,
+        height=6,
     )
-
-
-def _xid_events() -> Placed:
-    text = PanelText(
-        "XIDs over time",
-        "One mark for each XID, by node and GPU.",
-        if_empty=EmptyText("No XID in this time range", liveness.GPUS),
-    )
-    marked = promql.marked(promql.series(gpu.XID_ERRORS), of="Hostname, gpu, UUID, xid")
-    query = Query(f"sum by (Hostname, gpu, xid) ({marked})", f"{GPU} XID {{{{xid}}}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
 def _logged_xids() -> Placed:
@@ -138,22 +123,22 @@ def _logged_xids() -> Placed:
         "XIDs in the kernel's log",
         "XIDs that the driver has logged, including the time without an exporter. A GPU that NVML no longer lists has "
         "its bus address only. Needs exporter.kernel_log.",
-        EmptyText("no XID in the log", _LOG_IS_READ),
+        EmptyText("No XID in the log in this time range", _LOG_IS_READ),
     )
     by = f"{_XID}, pci_bus_id"
     errors = promql.series(gpu.KERNEL_LOG_XIDS, free=("gpu",))
     logged = f"max by ({by}) ({promql.happened(errors, window='$__range')})"
     last = f"max by ({by}) ({promql.series(gpu.KERNEL_LOG_XID_LAST, free=('gpu',))}) * 1000"
     columns = (
-        Column("Hostname", "Node", width=180),
-        Column("gpu", "GPU", width=60),
-        Column("pci_bus_id", "Bus", width=140),
-        Column("xid", "XID", width=70),
-        Column("err_msg", "Meaning"),
-        Column("Value #B", "In this time range", "short", width=150),
-        Column("Value #A", "Last", "dateTimeAsIso", width=190),
+        Column("Hostname", "Node", width=83),
+        Column("gpu", "GPU", width=50),
+        Column("pci_bus_id", "Bus", width=90),
+        Column("xid", "XID", width=50),
+        Column("err_msg", "Meaning", least=120),
+        Column("Value #B", "Count", "short", width=55, decimals=0),
+        Column("Value #A", "Last", "dateTimeAsIso", width=143),
     )
-    return table(text, [column(last), column(logged)], columns, sort="Last", width=24, height=7)
+    return table(text, [column(last), column(logged)], columns, sort="Last", width=12, height=6)
 
 
 def _ecc() -> Placed:
@@ -182,46 +167,6 @@ def _remapped() -> Placed:
     return time_series(text, queries, Axis("short", low=0, decimals=0))
 
 
-def _limited() -> Placed:
-    text = PanelText(
-        "Time lost to limits",
-        "Share of time in which a limit reduced the clocks. The power limit is normal under load; heat and reliability "
-        "are not.",
-    )
-    causes = (
-        (device.POWER_VIOLATION, "power"),
-        (device.THERMAL_VIOLATION, "heat"),
-        (device.RELIABILITY_VIOLATION, "reliability"),
-        (device.BOARD_LIMIT_VIOLATION, "board"),
-        (device.SYNC_BOOST_VIOLATION, "sync boost"),
-        (device.LOW_UTIL_VIOLATION, "low utilisation"),
-    )
-    queries = [Query(f"clamp_max({each_rate(row)} / {_NANO}, 1)", f"{GPU} {word}") for row, word in causes]
-    queries.append(liveness.absent(row for row, _ in causes))
-    return time_series(text, queries, Axis("percentunit", low=0))
-
-
-def _lanes() -> Placed:
-    text = PanelText(
-        "PCIe lanes",
-        "Link width now, and the most that GPU and slot allow together. Fewer lanes than other GPUs of the same model "
-        "make every copy between host and GPU slower.",
-    )
-    queries = [
-        Query(each(device.PCIE_LINK_WIDTH), f"{GPU} now"),
-        Query(each(device.PCIE_MAX_LINK_WIDTH), f"{GPU} most"),
-    ]
-    return time_series(text, queries, Axis("short", low=0, decimals=0))
-
-
-def _states() -> Placed:
-    text = PanelText(
-        "Performance state",
-        "P0 is the fastest, P15 the slowest. A busy GPU in another state than P0 runs below its maximum.",
-    )
-    return time_series(text, [Query(each(device.PSTATE), GPU)], Axis("short", low=0, decimals=0))
-
-
 def _recovery() -> Placed:
     text = PanelText(
         "Recovery",
@@ -235,7 +180,7 @@ def _recovery() -> Placed:
         "3": ("drain P2P", "orange"),
         "4": ("drain P2P and reset", "red"),
     }
-    return state_timeline(text, [query], actions)
+    return state_timeline(text, [query], actions, height=5)
 
 
 def _firmware() -> Placed:
@@ -254,10 +199,3 @@ def _firmware() -> Placed:
     by = ", ".join(one.source for one in (*columns, *label_columns))
     gpus = column(f"group by ({by}) ({promql.measured_here()})")
     return table(text, [gpus], (*columns, *label_columns), sort="Node", width=24, height=8)
-
-
-def _retries() -> Placed:
-    text = PanelText(
-        "PCIe retries", "Packets sent again a second. A lasting rate points to a bad slot, riser or cable."
-    )
-    return time_series(text, [Query(each_rate(device.PCIE_REPLAY), GPU)], Axis("eps", low=0))

@@ -4,25 +4,26 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import liveness
-from kernelcast.grafana.dashboards.hardware.devices import GPU, each
+from kernelcast.grafana.dashboards.hardware import accelerators
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, time_series
+from kernelcast.grafana.model.panels import EmptyText, PanelText, Placed
 from kernelcast.grafana.model.tables import Column, table
-from kernelcast.grafana.model.targets import Query, column
+from kernelcast.grafana.model.targets import column
+from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue.devices import device, gpu, profiling
 
+_INSTANCE: Final = "Hostname, gpu, GPU_I_ID"
 _PROCESS: Final = "Hostname, gpu, pid, process_name, type"
-_LINE: Final = f"{GPU} {{{{process_name}}}} {{{{pid}}}}"
 
 
 def row() -> Row:
     """Processes, and their shares of time-sliced GPUs."""
-    return Row("Users", (_pods(), _processes(), _memory(), _utilisation(), _count()), collapsed=True)
+    return Row("Pods, jobs and processes", (_pods(), _processes()), collapsed=True)
 
 
 def gaps() -> Row:
     """Rows that are not measured, with the reason."""
-    return Row("Missing measurements", (_absent(), _license()), collapsed=True)
+    return Row("Missing measurements", (_absent(), accelerators.absent()), collapsed=True)
 
 
 def _pods() -> Placed:
@@ -31,12 +32,12 @@ def _pods() -> Placed:
         "GPUs of each pod or job, with their utilisation, memory and power. Idle GPUs with an owner are at the end.",
         if_empty=EmptyText("No pod and no job is known to have a GPU", liveness.GPUS),
     )
-    labels = f"Hostname, gpu, GPU_I_ID, {', '.join(device.USER_LABELS)}"
+    labels = f"{_INSTANCE}, {', '.join(device.USER_LABELS)}"
     rows = (device.GPU_UTIL, device.FB_USED, device.POWER_USAGE, profiling.PIPE_TENSOR_ACTIVE)
     owned = f"and on ({labels}) ({_owned(labels)})"
     return table(
         text,
-        [column(f"max by ({labels}) ({promql.series(row)}) {owned}") for row in rows],
+        [column(f"max by ({labels}) ({promql.series(row)}) {owned} or {_joined(row, labels)}") for row in rows],
         (
             Column("namespace", "Namespace", width=140),
             Column("pod", "Pod"),
@@ -52,6 +53,12 @@ def _pods() -> Placed:
         ),
         sort="Utilisation",
     )
+
+
+def _joined(row: Metric, labels: str) -> str:
+    """A row of GPUs whose owners have series of their own."""
+    value = f"max by ({_INSTANCE}) ({promql.series(row)})"
+    return f"max by ({labels}) ({promql.series(gpu.OWNER)}) * on ({_INSTANCE}) group_left () {value}"
 
 
 def _owned(labels: str) -> str:
@@ -87,28 +94,6 @@ def _processes() -> Placed:
     )
 
 
-def _memory() -> Placed:
-    text = PanelText("Memory by process", "Device memory of each process.")
-    query = Query(f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_MEMORY)})", _LINE)
-    return time_series(text, [query], Axis("bytes", low=0), LineStyle(stacked=True))
-
-
-def _utilisation() -> Placed:
-    text = PanelText(
-        "Multiprocessors by process",
-        "Share of time in which each process had kernels on the GPU. Use it to compare the users of a time-sliced GPU.",
-    )
-    query = Query(f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_SM)})", _LINE)
-    return time_series(text, [query], Axis("percentunit", low=0))
-
-
-def _count() -> Placed:
-    text = PanelText("Processes on each GPU", "Number of processes with memory on each GPU, at most 64.")
-    held = f"group by (Hostname, gpu, pid) ({promql.series(gpu.PROCESS_MEMORY)})"
-    query = Query(f"count by (Hostname, gpu) ({held})", GPU)
-    return time_series(text, [query], Axis("short", low=0, decimals=0), width=24, height=6)
-
-
 def _absent() -> Placed:
     text = PanelText(
         "Rows that a GPU does not report",
@@ -126,12 +111,6 @@ def _absent() -> Placed:
             Column("Value", "GPUs", "short", width=90),
         ),
         sort="GPUs",
-        width=14,
+        width=12,
         height=8,
     )
-
-
-def _license() -> Placed:
-    text = PanelText("vGPU licence", "1 where a feature of a virtual GPU is licensed.")
-    query = Query(each(device.VGPU_LICENSE_STATUS), GPU)
-    return time_series(text, [query], Axis("short", low=0, high=1, decimals=0), width=10)

@@ -1,12 +1,13 @@
-"""A row of panels about InfiniBand and RoCE ports, on the page `node`: state, traffic, errors, congestion.
+"""Panels about InfiniBand and RoCE ports, in a row of the page `gpu`: state, traffic, errors, congestion.
 
 The values come from node_exporter.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from kernelcast.grafana import node_exporter, promql
-from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
 
@@ -15,30 +16,30 @@ _BY: Final = "instance, device, port"
 _NEEDED: Final = "Needs node_exporter."
 
 
-def row() -> Row:
+def panels() -> tuple[Placed, ...]:
     """State, traffic, errors, congestion."""
-    return Row("InfiniBand", (_state(), _traffic(), _errors(), _congestion()), collapsed=True)
-
-
-def traffic() -> str:
-    """Bytes a second over all ports of the node, both directions added."""
-    both = f"{promql.rate(node_exporter.PORT_RECEIVED)} + {promql.rate(node_exporter.PORT_TRANSMITTED)}"
-    return node_exporter.of_node(f"sum by (instance) ({both})")
+    return (_state(), _traffic(), _errors(), _congestion())
 
 
 def _of_port(expr: str) -> str:
     return node_exporter.of_node(f"max by ({_BY}) ({expr})")
 
 
+def _no_port(queries: Sequence[Query]) -> Query:
+    return liveness.nothing("node_exporter reports no port", (query.expr for query in queries))
+
+
 def _state() -> Placed:
     text = PanelText("Ports", f"Logical state of each port. A port without a cable is always down. {_NEEDED}")
     states = {
+        "0": ("none", "text"),
         "1": ("down", "red"),
         "2": ("initialising", "orange"),
         "3": ("armed", "orange"),
         "4": ("active", "green"),
     }
-    return state_timeline(text, [Query(_of_port(node_exporter.PORT_STATE), PORT)], states)
+    queries = [Query(_of_port(node_exporter.PORT_STATE), PORT)]
+    return state_timeline(text, [*queries, _no_port(queries)], states, height=5)
 
 
 def _traffic() -> Placed:
@@ -47,7 +48,7 @@ def _traffic() -> Placed:
         Query(_of_port(promql.rate(node_exporter.PORT_RECEIVED)), f"{PORT} receive"),
         Query(_of_port(promql.rate(node_exporter.PORT_TRANSMITTED)), f"{PORT} transmit"),
     ]
-    return time_series(text, queries, Axis("Bps", low=0))
+    return time_series(text, [*queries, _no_port(queries)], Axis("Bps", low=0))
 
 
 def _errors() -> Placed:
@@ -58,7 +59,8 @@ def _errors() -> Placed:
     )
     kinds = {**node_exporter.PORT_PHYSICAL_ERRORS, **node_exporter.PORT_LOSSES}
     queries = [Query(_of_port(promql.marked(counter)), f"{PORT} {error}") for counter, error in kinds.items()]
-    return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True))
+    ports = _no_port([Query(_of_port(node_exporter.PORT_STATE))])
+    return time_series(text, [*queries, ports], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
 def _congestion() -> Placed:
@@ -69,4 +71,4 @@ def _congestion() -> Placed:
     )
     kinds = {node_exporter.PORT_WAITS: "waits", **node_exporter.PORT_CONGESTION}
     queries = [Query(_of_port(promql.rate(counter)), f"{PORT} {event}") for counter, event in kinds.items()]
-    return time_series(text, queries, Axis("eps", low=0), width=24)
+    return time_series(text, [*queries, _no_port(queries)], Axis("eps", low=0), width=24, height=6)

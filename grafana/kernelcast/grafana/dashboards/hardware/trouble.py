@@ -1,6 +1,6 @@
 """The state of each GPU as one number, the worst that any metric shows, and the table of GPUs by that state.
 
-The pages of fleet, node and GPU use it, also to choose the GPU in the worst state when a page opens.
+The pages of fleet and GPU use it, also to choose the GPU in the worst state when a page opens.
 """
 
 from collections.abc import Collection
@@ -8,7 +8,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import crossing
-from kernelcast.grafana.dashboards.frame import ANY_GPU, ANY_NODE, OWNER
+from kernelcast.grafana.dashboards.frame import ANY_NODE, OWN_ALERTS, OWNER
 from kernelcast.grafana.dashboards.hardware.devices import held_back, held_back_expr, held_back_in_short
 from kernelcast.grafana.model.panels import PanelText, Placed, States
 from kernelcast.grafana.model.tables import Column, first_rows, table
@@ -25,13 +25,14 @@ _BY: Final = "Hostname, gpu"
 PROGRAMS: Final = ("program", "rank", "kernel")
 """Labels that are not narrowed on pages about hardware."""
 STATES: Final[States] = {
-    "7": ("does not answer", "red"),
-    "6": ("needs recovery", "red"),
-    "5": ("clocks held back", "orange"),
-    "4": ("limit crossed", "red"),
-    "3": ("errors", "orange"),
-    "2": ("breach predicted", "orange"),
-    "1": ("idle but allocated", "yellow"),
+    "8": ("does not answer", "red"),
+    "7": ("needs recovery", "red"),
+    "6": ("clocks held back", "orange"),
+    "5": ("limit crossed", "red"),
+    "4": ("errors", "orange"),
+    "3": ("breach predicted", "orange"),
+    "2": ("idle but allocated", "yellow"),
+    "1": ("alert fires", "orange"),
     "0": ("no fault seen", "green"),
 }
 
@@ -57,8 +58,16 @@ def errors(free: Labels = ()) -> str:
 def idle_allocated(free: Labels = ()) -> str:
     """Utilisation of GPUs that a pod or a job has now and that no kernel used lately."""
     busiest = f"max by ({_BY}) (max_over_time({promql.series(device.GPU_UTIL, free=free)}[15m]))"
-    owned = (promql.series(device.GPU_UTIL, extra=(one,), free=free) for one in ('pod!=""', 'hpc_job!=""'))
+    held = ('pod!=""', 'hpc_job!=""')
+    owned = [promql.series(row, extra=(one,), free=free) for row in (device.GPU_UTIL, gpu.OWNER) for one in held]
     return f"({busiest} < 1) and on ({_BY}) ({' or '.join(owned)})"
+
+
+def _alerts(free: Labels = ()) -> str:
+    """GPUs that an alert is about which fires now, for faults that no other state shows, such as a narrow PCIe link."""
+    chosen = "" if free else ', Hostname=~"$hostname", gpu=~"$gpu"'
+    firing = f'group by ({_BY}) (ALERTS{{alertstate="firing", {OWN_ALERTS}{chosen}}})'
+    return f"{firing} and on ({_BY}) {each(gpu.GPU_UP, free=free)}"
 
 
 def state(free: Labels = ()) -> str:
@@ -72,6 +81,7 @@ def state(free: Labels = ()) -> str:
         f"({errors(free)})",
         f"({crossing.left(_BY, free=anywhere)})",
         f"({idle_allocated(free)})",
+        f"({_alerts(free)})",
         f"({each(device.FB_USED, free=free)})",
     )
     first = len(conditions) - 1
@@ -80,12 +90,7 @@ def state(free: Labels = ()) -> str:
 
 def worst_node() -> RankedVariable:
     """The node; the one whose GPU is in the worst state is chosen when the page opens."""
-    return RankedVariable("hostname", "Node", _worst("Hostname", ANY_NODE, OWNER), "Hostname")
-
-
-def worst_gpu() -> RankedVariable:
-    """The node's GPU; the one in the worst state is chosen when the page opens."""
-    return RankedVariable("gpu", "GPU", _worst("gpu", ANY_GPU, f'{OWNER}, Hostname="$hostname"'), "gpu")
+    return RankedVariable("hostname", "Node", _worst("Hostname", ANY_NODE, OWNER), "Hostname", several=True)
 
 
 def _worst(label: str, measured: str, where: str) -> str:
@@ -96,7 +101,7 @@ def _worst(label: str, measured: str, where: str) -> str:
     return f"{known} or -1 * group by ({label}) ({here}) or on () {lately}"
 
 
-def worst_first(*, width: int = 24, height: int = 7) -> Placed:
+def worst_first(*, width: int = 14, height: int = 6) -> Placed:
     """The GPUs with the worst state first."""
     text = PanelText(
         "Worst first",
@@ -112,11 +117,11 @@ def worst_first(*, width: int = 24, height: int = 7) -> Placed:
         Column("Hostname", "Node", least=90),
         Column("gpu", "GPU", width=50),
         Column("Value #A", "State", "none", width=128, words=STATES),
+        Column("Value #F", "Breach", crossing.FROM_NOW, width=107),
         Column("Value #B", "Temp. of limit", "percentunit", bar=True, width=104, alarm=0.95),
         Column("Value #C", "Clocks", "none", width=130, words=held_back_in_short()),
-        Column("Value #D", "Errors", "short", width=52),
+        Column("Value #D", "Errors", "short", width=52, decimals=0),
         Column("Value #E", "Allocated", "none", width=71, words={"0": ("idle", "yellow")}),
-        Column("Value #F", "Breach", crossing.FROM_NOW, width=107),
     )
     breach = crossing.moment(_BY, free=PROGRAMS)
     exprs = (state(), heat, held_back_expr(_BY), errors(), f"0 * ({idle_allocated()})", breach)

@@ -1,7 +1,7 @@
 """The page of kernelcast's own health."""
 
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.dashboards import frame
+from kernelcast.grafana.dashboards import forecast_scores, frame
 from kernelcast.grafana.dashboards import pipeline as panels
 from kernelcast.grafana.dashboards.pages.page import Page
 from kernelcast.grafana.model.dashboard import Dashboard
@@ -11,9 +11,10 @@ def pipeline() -> Dashboard:
     """Exporters, probes, Kafka, bridge, predictor."""
     page = Page(
         PIPELINE,
-        "Pipeline",
-        "Can the other pages be believed?",
-        "Whether the daemons run, whether anything is lost, and how old the data is; then each daemon.",
+        "kernelcast itself",
+        "Can the other pages be believed? Which daemon is down, what is lost and where, how old is the data? How good "
+        "are the forecasts?",
         ("pipeline",),
     )
-    return page.dashboard(frame.down_to_ranks(service=True), panels.first_screen(), panels.rows())
+    variables = frame.down_to_ranks(service=True)
+    return page.dashboard(variables, panels.first_screen(), (*panels.rows(), forecast_scores.row()))

@@ -1,10 +1,11 @@
-"""Panels of the page `synchronisation`: the GPU's wall time by activity, copies, and waits of the program's threads."""
+"""A row of panels on the page `program`: the GPU's wall time by activity, copies, waits of the program's threads."""
 
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import liveness
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, grey, heatmap, limits, stat, time_series
+from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, grey, heatmap, limits, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
@@ -13,39 +14,10 @@ _LINES: Final = 10
 """Lines of the graph; more cannot be distinguished."""
 
 
-def first_screen() -> tuple[Placed, ...]:
-    """Figures of now, then the GPU's wall time, gaps and waits."""
-    figures = (_now("idle"), _now("collective"), _now("copy"), _waiting_now())
-    return (*figures, _states(), _gaps(), _waits())
-
-
-def rows() -> tuple[Row, ...]:
-    """Copies, the kinds of waits, regions and pools."""
-    copies = Row("Copies and synchronisations", (_copies(), _copied(), _synchronisations()), collapsed=True)
-    return (copies, Row("Regions and memory pools", (_regions(), _pools()), collapsed=True))
-
-
-_NOW: Final = {
-    "idle": ("GPU idle", "nothing ran between two activities: the program launches too slowly, or waits for data"),
-    "collective": ("In collectives", "a collective ran: mostly a wait for other GPUs"),
-    "copy": ("Copies alone", "data was copied and nothing was computed at the same time"),
-}
-
-
-def _now(state: str) -> Placed:
-    title, meaning = _NOW[state]
-    spent = promql.seen_rate(kernel.DEVICE_TIME)
-    part = promql.seen_rate(kernel.DEVICE_TIME, extra=(f'state="{state}"',))
-    runbooks = ("KernelcastStraggler",) if state == "collective" else ()
-    text = PanelText(title, f"Share of the GPUs' wall time in which {meaning}.", runbooks=runbooks)
-    expr = f"(sum({part}) or 0 * group({promql.series(kernel.DEVICE_TIME)})) / sum({spent})"
-    return stat(text, [Query(expr)], Axis("percentunit", low=0, high=1), width=6, height=3)
-
-
-def _waiting_now() -> Placed:
-    text = PanelText("Threads waiting", "Threads of programs that wait for a GPU, on average.")
-    query = Query(f"sum({promql.seen_rate(kernel.SYNC_WAIT)})")
-    return stat(text, [query], Axis("short", low=0, decimals=1), width=6, height=3)
+def row() -> Row:
+    """Device time, gaps and waits; copies; regions and memory."""
+    panels = (_states(), _gaps(), _waits(), _copies(), _copied(), _regions(), _memory())
+    return Row("CPU, GPU and data: who waits for whom", panels, collapsed=True)
 
 
 def _states() -> Placed:
@@ -101,16 +73,6 @@ def _copied() -> Placed:
     return time_series(text, [query], Axis("Bps", low=0), LineStyle(stacked=True))
 
 
-def _synchronisations() -> Placed:
-    text = PanelText(
-        "Synchronisations a second",
-        "Waits of threads for the GPU, by kind. Asynchronous code avoids waits for a whole context or device.",
-    )
-    calls = promql.seen_rate(kernel.SYNC_CALLS)
-    query = Query(promql.ranked(f"sum by (program, rank, type) ({calls})"), "{{program}} {{rank}} {{type}}")
-    return time_series(text, [query], Axis("short", low=0), width=24, height=6)
-
-
 def _regions() -> Placed:
     text = PanelText(
         "Regions",
@@ -138,17 +100,6 @@ def _regions() -> Placed:
     )
 
 
-def _pools() -> Placed:
-    text = PanelText(
-        "CuPy memory pools",
-        "Memory in CuPy's pools: used by arrays, and free for new arrays but not for other libraries. The dashed line "
-        "is the pool's limit.",
-    )
-    pools = promql.series(kernel.MEMORY_POOL, extra=('state=~"used|free|limit"',))
-    query = Query(f"sum by (pool, state) ({pools})", "{{pool}} {{state}}")
-    return time_series(text, [query], Axis("bytes", low=0), LineStyle(overrides=(limits("limit"),)), width=10, height=9)
-
-
 def _waits() -> Placed:
     text = PanelText(
         "Threads waiting for the GPU",
@@ -160,3 +111,19 @@ def _waits() -> Placed:
         promql.ranked(f"topk({_LINES}, sum by (program, rank, type) ({waited}))"), "{{program}} {{rank}} {{type}}"
     )
     return time_series(text, [query], Axis("short", low=0), height=6)
+
+
+def _memory() -> Placed:
+    text = PanelText(
+        "Memory of programs",
+        "Memory in the allocators of PyTorch and CuPy: used by tensors and arrays, and held for new ones, which other "
+        "libraries cannot use. The dashed line is a pool's limit.",
+    )
+    pools = promql.series(kernel.MEMORY_POOL, extra=('state=~"used|free|limit"',))
+    allocated = promql.series(kernel.ALLOCATOR, extra=('state=~"allocated|reserved"',))
+    queries = [
+        Query(f"sum by (pool, state) ({pools})", "CuPy {{pool}} {{state}}"),
+        Query(f"sum by (state) ({allocated})", "PyTorch {{state}}"),
+    ]
+    queries.append(liveness.nothing("no allocator reports", (one.expr for one in queries)))
+    return time_series(text, queries, Axis("bytes", low=0), LineStyle(overrides=(limits("limit"),)), width=10, height=9)

@@ -1,12 +1,11 @@
-"""Panels of the page `hints`: open hints, kept ones with their measured gain, events, tunables and evidence."""
+"""A row of panels on the page `program`: hints that are open or kept, their measured gain, consent, tunables."""
 
 from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import liveness
-from kernelcast.grafana.dashboards.programs.hot_spots import mean, of_hottest
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, grey, stat, time_series
+from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import forecast, kernel
@@ -21,75 +20,15 @@ def open_since(labels: str = f"{_BY}, value, rule") -> str:
     return f"time() - min by ({labels}) ({promql.series(forecast.HINT_OPEN)})"
 
 
-def first_screen() -> tuple[Placed, ...]:
-    """Counts, open hints, kept hints, then both over time."""
-    counts = (_open_count(), _pending_count(), _kept_count(), _rolled_back_count(), _best())
-    return (*counts, _open(), _kept(), _gain(), _events())
-
-
-def rows() -> tuple[Row, ...]:
-    """Tunables, outcomes, and the evidence for a hint."""
-    return (
-        Row("Consent: approvals, and the budget for trials", (_pending(), _budget()), collapsed=True),
-        Row("Evidence: the kernels of the programs chosen", (_durations(), _shares()), collapsed=True),
-        Row("Tunables and outcomes", (_tunables(), _outcomes()), collapsed=True),
-    )
-
-
-def _open_count() -> Placed:
-    text = PanelText(
-        "Open hints", "Tunables with a hint that no program has answered yet.", EmptyText("none", liveness.PREDICTORS)
-    )
-    return stat(text, [Query(f"count({open_since()})")], Axis("short", low=0, decimals=0), width=5, height=3)
-
-
-def _pending_count() -> Placed:
-    text = PanelText(
-        "Waiting for approval",
-        "Hints that change results and that no person has answered yet; the row below lists them.",
-        EmptyText("none", liveness.PREDICTORS),
-        runbooks=("KernelcastHintWaitsForApproval",),
-    )
-    pending = f"count(count by (hint_id) ({promql.series(forecast.APPROVAL_PENDING)}))"
-    axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "orange")))
-    return stat(text, [Query(pending)], axis, width=5, height=3)
+def row() -> Row:
+    """Open hints, kept hints, those that wait for a person; the gain and the events over time; tunables."""
+    panels = (_open(), _kept(), _pending(), _budget(), _gain(), _events(), _tunables())
+    return Row("Hints: what to change, and did it help", panels, collapsed=True)
 
 
 def _kept_series() -> str:
     """Series of processes that have kept a hint, whenever that was: the first hint that is kept creates its series."""
     return promql.series(kernel.HINT_OUTCOMES, extra=('state="kept"',))
-
-
-def _kept_count() -> Placed:
-    text = PanelText(
-        "Hints kept",
-        "Hints that programs have kept, each process counted once.",
-        EmptyText("none", liveness.PROGRAMS),
-    )
-    axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "green")))
-    return stat(text, [Query(f"count({_kept_series()})")], axis, width=5, height=3)
-
-
-def _rolled_back_count() -> Placed:
-    text = PanelText(
-        "Hints rolled back",
-        "Hints that programs have rolled back in this time range, each process counted once.",
-        EmptyText("none", liveness.PROGRAMS),
-        runbooks=("KernelcastHintWaitsForApproval",),
-    )
-    outcomes = promql.series(kernel.HINT_OUTCOMES, extra=('state="rolled_back"',))
-    axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "orange")))
-    return stat(text, [Query(f"sum({promql.happened(outcomes, window='$__range')})")], axis, width=5, height=3)
-
-
-def _best() -> Placed:
-    text = PanelText(
-        "Best measured effect",
-        "Kernel time after a hint over kernel time before, of the tunable where it is lowest; below 100 % is faster.",
-        EmptyText("none", liveness.PROGRAMS),
-    )
-    query = Query(f"bottomk(1, min by ({_BY}) ({promql.series(kernel.HINT_MEASURED)}))", "{{program}}: {{tunable}}")
-    return stat(text, [query], Axis("percentunit", low=0), named=True, width=4, height=3)
 
 
 def _open() -> Placed:
@@ -213,7 +152,7 @@ def _budget() -> Placed:
         "Budget for trials",
         "Time that trials have cost programs beyond the kept values in this time range, and the time that they were "
         "granted in it: 1 % of the running time by default. No trial begins while a program has spent its budget.",
-        if_empty=EmptyText("No program has tried a value", liveness.PROGRAMS),
+        if_empty=EmptyText("No program has tried a value in this time range", liveness.PROGRAMS),
     )
     by = "Hostname, gpu, program, rank"
     spent, granted = (
@@ -224,34 +163,16 @@ def _budget() -> Placed:
         text,
         [column(spent), column(granted)],
         (
-            Column("Hostname", "Node", width=130),
-            Column("gpu", "GPU", width=60),
-            Column("program", "Program"),
-            Column("rank", "Rank", width=70),
-            Column("Value #A", "Spent", "s", width=100),
-            Column("Value #B", "Granted", "s", width=100),
+            Column("program", "Program", least=90),
+            Column("rank", "Rank", width=55),
+            Column("Value #A", "Spent", "s", width=80),
+            Column("Value #B", "Granted", "s", width=80),
+            Column("Hostname", "Node", width=110),
+            Column("gpu", "GPU", width=50),
         ),
         sort="Spent",
         width=12,
         height=6,
-    )
-
-
-def _durations() -> Placed:
-    text = PanelText(
-        "Mean duration of the hottest kernels",
-        f"The {_LINES} hottest kernels of the programs chosen; the marks are hints that were kept or rolled back.",
-    )
-    query = Query(of_hottest(mean(), _LINES), "{{program}} {{kernel}}")
-    return time_series(text, [query], Axis("s", logarithmic=True))
-
-
-def _shares() -> Placed:
-    text = PanelText("GPU time by activity", "Wall time of the GPUs of the programs chosen, by activity.")
-    spent = promql.seen_rate(kernel.DEVICE_TIME)
-    query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
-    return time_series(
-        text, [query], Axis("percentunit", low=0, high=1), LineStyle(stacked=True, overrides=(grey("idle"),))
     )
 
 
@@ -269,31 +190,18 @@ def _tunables() -> Placed:
         text,
         [column(f"group by ({labels}, kernel, value, allowed, scope, granularity) ({tunables})"), column(ratio)],
         (
-            Column("Hostname", "Node", width=130),
-            Column("gpu", "GPU", width=60),
-            Column("program", "Program", width=160),
-            Column("rank", "Rank", width=50),
+            Column("program", "Program", width=130),
             Column("tunable", "Tunable"),
-            Column("value", "Value", width=100),
+            Column("value", "Value", width=80),
+            Column("Value #B", "Time after / before", "percentunit", width=136, decimals=0),
             Column("allowed", "Allowed"),
             Column("kernel", "Kernel"),
+            Column("rank", "Rank", width=55),
+            Column("Hostname", "Node", width=110),
+            Column("gpu", "GPU", width=50),
             Column("scope", "Scope", width=90),
-            Column("granularity", "Changes at", width=110),
-            Column("Value #B", "Time after / before", "percentunit", width=136),
+            Column("granularity", "Changes at", width=100),
         ),
         sort="Program",
         height=7,
     )
-
-
-def _outcomes() -> Placed:
-    text = PanelText(
-        "Outcomes of hints",
-        "Hints that reached a program, by outcome, one mark for each. A rejection names an error of the predictor. A "
-        "rollback protects the program from a worse value.",
-        if_empty=EmptyText("No hint reached a program in this time range", liveness.PROGRAMS),
-    )
-    outcomes = promql.marked(promql.series(kernel.HINT_OUTCOMES))
-    query = Query(f"sum by (state) ({outcomes})", "{{state}}")
-    axis = Axis("short", low=0, decimals=0)
-    return time_series(text, [query], axis, LineStyle(bars=True, stacked=True), width=24, height=6)

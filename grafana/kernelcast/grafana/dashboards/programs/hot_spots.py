@@ -1,14 +1,16 @@
-"""Panels of the page `kernels`: the kernels with the most GPU time, their durations, and those that got slower."""
+"""Panels of the page `program`: the kernels with the most GPU time, their durations, and those that got slower."""
 
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards.programs import energy
 from kernelcast.grafana.dashboards.programs.busy import WHOLE_RANGE, busy_seconds
+from kernelcast.grafana.inputs import Thresholds
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, grey, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_SECONDS, KERNEL_TIMED
+from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_BUSY, KERNEL_MEAN
 from kernelcast.wire.catalogue import kernel
 
 _TABLE_ROWS: Final = 25
@@ -17,14 +19,17 @@ _LINES: Final = 10
 """Lines of each graph; more cannot be distinguished."""
 _BY: Final = "program, kernel"
 """Labels of a kernel in all results."""
+_SLOWER: Final = Thresholds().kernel_slower_ratio
+"""Duration over the usual one from which it is red."""
 _BEYOND_THE_CAP: Final = "other"
 """Label `kernel` of the kernels beyond the exporter's limit per program."""
 
 
-def rows() -> tuple[Row, ...]:
-    """The collapsed row with the kernels over time; the table is `ranking`."""
-    panels = (_share(), _regression(), _tail(), _launches(), _waiting(), _cuda_graphs())
-    return (Row("All kernels", panels, collapsed=True),)
+def row() -> Row:
+    """The kernels over time, and their energy; the table is `ranking`."""
+    return Row(
+        "All kernels: time, slowdowns, energy", (_share(), _regression(), energy.table_of_kernels()), collapsed=True
+    )
 
 
 def of_hottest(expr: str, count: int, *, over: str = WHOLE_RANGE) -> str:
@@ -64,7 +69,7 @@ def _queue_delay() -> str:
     return f"{waited} / ({counted} > 0)"
 
 
-def ranking(*, height: int = 8) -> Placed:
+def ranking(*, height: int = 7) -> Placed:
     """The table of the kernels with the most GPU time now, each against its usual duration."""
     text = PanelText(
         f"Hottest kernels ({_TABLE_ROWS})",
@@ -72,7 +77,8 @@ def ranking(*, height: int = 8) -> Placed:
         "p99 exist for the kernels whose buckets are kept. A collective's duration is its wait for peers, not its "
         "speed. Queued is the mean time from the launching call to the start on the GPU; occupancy is the maximum for "
         "the launch configuration. Against usual: above 100 % the mean is longer than a day before, or than in the "
-        "first minutes, with the same launch configuration and versions; empty where these have changed.",
+        "first minutes, with the same launch configuration and versions, red from 120 % on; empty where these have "
+        "changed.",
         runbooks=("KernelcastKernelSlower",),
     )
     every = busy_seconds(free=("kernel",))
@@ -86,15 +92,15 @@ def ranking(*, height: int = 8) -> Placed:
         (
             Column("program", "Program", width=140),
             Column("kernel", "Kernel"),
-            Column("kernel_class", "Class", width=85),
-            Column("Value #A", "Time share", "percentunit", bar=True, width=150),
-            Column("Value #B", "Against usual", "percentunit", width=150),
-            Column("Value #C", "Launches/s", "short", width=90),
+            Column("Value #A", "Time share", "percentunit", bar=True, width=140),
+            Column("Value #B", "Against usual", "percentunit", width=110, decimals=0, alarm=_SLOWER),
             Column("Value #D", "Mean", "s", width=80),
+            Column("Value #C", "Launches/s", "short", width=90),
             Column("Value #E", "p50", "s", width=75),
             Column("Value #F", "p99", "s", width=75),
             Column("Value #G", "Queued", "s", width=80),
-            Column("Value #H", "Occupancy", "percentunit", width=90),
+            Column("Value #H", "Occupancy", "percentunit", width=90, decimals=0),
+            Column("kernel_class", "Class", width=85),
         ),
         sort="Time share",
         height=height,
@@ -102,11 +108,12 @@ def ranking(*, height: int = 8) -> Placed:
 
 
 def _against_before() -> str:
-    """Duration of timed launches over their usual one; without the rules, the mean over that of a day before."""
+    """Duration of launches over their usual one; without the rules, the mean over that of a day before."""
     chosen = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program", rank=~"$rank|", kernel=~"$kernel"'
-    seconds, timed, usual = (f"{row}{{{chosen}}}" for row in (KERNEL_SECONDS, KERNEL_TIMED, KERNEL_BASELINE))
-    recorded = f"sum by ({_BY}) ({seconds} and {usual}) / (sum by ({_BY}) ({timed} * {usual}) > 0)"
-    return f"({recorded} or (({mean()}) / ({mean(' offset 1d')}) unless on () {timed}))"
+    busy, took, usual = (f"{row}{{{chosen}}}" for row in (KERNEL_BUSY, KERNEL_MEAN, KERNEL_BASELINE))
+    lately = f"avg_over_time({usual}[10m])"  # recorded every five minutes
+    recorded = f"sum by ({_BY}) ({busy} and {lately}) / (sum by ({_BY}) ({busy} / {took} * {lately}) > 0)"
+    return f"({recorded} or (({mean()}) / ({mean(' offset 1d')}) unless on () {took}))"
 
 
 def _share() -> Placed:
@@ -128,16 +135,6 @@ def _share() -> Placed:
     return time_series(text, queries, Axis("percentunit", low=0, high=1), style, width=24, height=9)
 
 
-def _tail() -> Placed:
-    text = PanelText(
-        "p99 duration",
-        f"The 99th percentile of the {_LINES} hottest of the kernels chosen, interpolated within a bucket of a power "
-        "of two, on a logarithmic scale.",
-    )
-    query = Query(of_hottest(_quantile(0.99), _LINES), "{{program}} {{kernel}}")
-    return time_series(text, [query], Axis("s", logarithmic=True))
-
-
 def _regression() -> Placed:
     text = PanelText(
         "Mean duration against usual",
@@ -146,34 +143,4 @@ def _regression() -> Placed:
     )
     query = Query(of_hottest(_against_before(), _LINES), "{{program}} {{kernel}}")
     usual_line = ((None, "transparent"), (1, "text"))
-    return time_series(text, [query], Axis("percentunit", low=0, thresholds=usual_line, soft_high=1.1))
-
-
-def _launches() -> Placed:
-    text = PanelText(
-        "Launches a second",
-        f"Launches a second of the {_LINES} hottest of the kernels chosen. A gap means that the program paused.",
-    )
-    launches = f"sum by ({_BY}) ({promql.seen_rate(kernel.LAUNCHES)})"
-    return time_series(text, [Query(of_hottest(launches, _LINES), "{{program}} {{kernel}}")], Axis("short", low=0))
-
-
-def _waiting() -> Placed:
-    text = PanelText(
-        "Time from launch to start",
-        f"Mean time that launches of the {_LINES} hottest kernels waited before the GPU began them. A long time means "
-        "that the GPU is busy; a time near 0 means that the program launches too slowly.",
-    )
-    query = Query(of_hottest(_queue_delay(), _LINES), "{{program}} {{kernel}}")
-    return time_series(text, [query], Axis("s", low=0))
-
-
-def _cuda_graphs() -> Placed:
-    text = PanelText(
-        "Launches from CUDA graphs",
-        "Share of each program's launches that CUDA graphs replayed, at almost no cost for the launching thread.",
-    )
-    launched = promql.rate(promql.series(kernel.LAUNCHES, free=("kernel",)))
-    replayed = promql.rate(promql.series(kernel.GRAPH_LAUNCHES, free=("kernel",)))
-    expr = f"sum by (program) ({replayed}) / (sum by (program) ({launched}) > 0)"
-    return time_series(text, [Query(expr, "{{program}}")], Axis("percentunit", low=0, high=1), width=24, height=6)
+    return time_series(text, [query], Axis("percentunit", low=0, thresholds=usual_line, soft_high=1.1), width=12)

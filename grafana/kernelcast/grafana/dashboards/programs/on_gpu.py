@@ -19,7 +19,7 @@ _ROWS: Final = 10
 def row() -> Row:
     """The hottest kernels, and the GPU's time by activity."""
     ranked = PanelText(
-        "Kernels on this GPU",
+        "Kernels on these GPUs",
         f"The {_ROWS} kernels with the most GPU time now, with their program; a click leads to the kernel.",
         EmptyText("no program reports", liveness.GPUS),
     )
@@ -30,7 +30,9 @@ def row() -> Row:
         Column("Value", "GPU time/s", "percentunit", bar=True, width=160),
     )
     kernels = table(ranked, [column(hottest)], columns, sort="GPU time/s", width=12, height=8)
-    text = PanelText("Time of this GPU by activity", "Wall time of the GPU that programs with the probe report.")
+    text = PanelText("Time of these GPUs by activity", "Wall time of the GPUs that programs with the probe report.")
     spent = promql.seen_rate(kernel.DEVICE_TIME, free=_FREE)
     activity = Query(f"sum by (state) ({spent}) / scalar(sum({spent}))", "{{state}}")
-    return Row("Kernels", (kernels, time_series(text, [activity], Axis("percentunit", low=0))), collapsed=True)
+    return Row(
+        "Kernels of these GPUs", (kernels, time_series(text, [activity], Axis("percentunit", low=0))), collapsed=True
+    )

@@ -1,15 +1,14 @@
-"""A row of panels about one kernel, on the page `kernels`: durations, ranks side by side, forecast, configurations."""
+"""A row of panels about one kernel, on the page `program`: durations, ranks side by side, configurations."""
 
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import crossing, liveness, words
 from kernelcast.grafana.dashboards.programs.hot_spots import mean, of_hottest
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, Placed, heatmap, time_series
+from kernelcast.grafana.model.panels import Axis, PanelText, Placed, heatmap, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.wire.catalogue import forecast, kernel
+from kernelcast.wire.catalogue import kernel
 
 _TABLE_ROWS: Final = 25
 """Rows of the table."""
@@ -20,7 +19,7 @@ _BY: Final = "program, kernel"
 
 def row() -> Row:
     """From its distribution to its configurations."""
-    panels = (_durations(), _ranks(), _forecast(), _hints(), _configurations())
+    panels = (_durations(), _ranks(), _configurations())
     return Row("One kernel: choose it above", panels, collapsed=True)
 
 
@@ -45,58 +44,6 @@ def _ranks() -> Placed:
         promql.ranked(f"topk({_LINES}, {mean(by='Hostname, gpu, rank')})"), "{{Hostname}} GPU {{gpu}} {{rank}}"
     )
     return time_series(text, [query], Axis("s", low=0), height=9)
-
-
-def _forecast() -> Placed:
-    text = PanelText(
-        "Forecast of the kernels chosen",
-        "Probability that a kernel crosses its threshold, and when half of the simulated paths will have; once it is "
-        "crossed, how long ago.",
-        if_empty=EmptyText("No breach is predicted", liveness.PREDICTIONS, liveness.LEARNING),
-    )
-    subject = "Hostname, gpu, program, kernel, metric, cause"
-    probability = promql.series(forecast.DEGRADATION_PROBABILITY, extra=('kernel!=""',))
-    return table(
-        text,
-        [column(f"max by ({subject}) ({probability})"), column(crossing.moment(subject, extra=('kernel!=""',)))],
-        (
-            Column("kernel", "Kernel", least=130),
-            Column("program", "Program", width=85),
-            Column("Hostname", "Node", width=83),
-            Column("gpu", "GPU", width=50),
-            Column("metric", "Metric", width=105, words=words.METRICS),
-            Column("cause", "Cause", width=90),
-            Column("Value #A", "Probability", "percentunit", width=94),
-            Column("Value #B", "Crosses", crossing.FROM_NOW, width=95),
-        ),
-        sort="Probability",
-        width=14,
-        height=7,
-    )
-
-
-def _hints() -> Placed:
-    text = PanelText(
-        "Tunables of the programs chosen",
-        "Their present values, and the last measured effect of a hint.",
-        if_empty=EmptyText("No program has registered a tunable", liveness.PROGRAMS),
-    )
-    by = "program, tunable, value"
-    present = f"group by ({by}) ({promql.series(kernel.TUNABLE_INFO, free=('kernel',))})"
-    effect = f"min by (program, tunable) ({promql.series(kernel.HINT_MEASURED)})"
-    return table(
-        text,
-        [column(present), column(f"{present} * on (program, tunable) group_left () {effect}")],
-        (
-            Column("program", "Program", width=125),
-            Column("tunable", "Tunable"),
-            Column("value", "Present value", width=98),
-            Column("Value #B", "Time after / before", "percentunit", width=136),
-        ),
-        sort="Program",
-        width=10,
-        height=7,
-    )
 
 
 def _configurations() -> Placed:

@@ -18,15 +18,15 @@ STOPS_RATIO: Final = 0.02
 
 def row() -> Row:
     """Each program's state, then coverage, cost and losses over time."""
-    return Row(
-        "Probes", (_states(), _users(), _coverage(), _overhead(), _unseen(), _dropped(), _server()), collapsed=True
-    )
+    return Row("Probes", (_states(), _overhead(), _unseen(), _dropped(), _server()), collapsed=True)
 
 
 def _states() -> Placed:
     text = PanelText(
         "Probes",
-        "Each program's probe: method, state with the reason, and the share of launches that it tries to time.",
+        "Each program's probe: state with the reason, the share of launches whose duration was measured, and the "
+        "share that it tries to time. Launches that the method cannot see, such as cuBLAS under the CuPy hook, and the "
+        "time between two windows count as not measured.",
     )
     by = "Hostname, program, rank"
     state = f"group by ({by}, state, reason) ({promql.series(kernel.PROBE_STATE)})"
@@ -36,49 +36,19 @@ def _states() -> Placed:
         text,
         [column(state), column(method), *map(column, ratios)],
         (
-            Column("Hostname", "Node", width=180),
             Column("program", "Program"),
-            Column("rank", "Rank", width=70),
-            Column("method", "Method", width=90),
-            Column("state", "State", width=110),
+            Column("rank", "Rank", width=55),
+            Column("state", "State", width=90),
             Column("reason", "Reason"),
-            Column("Value #C", "Coverage", "percentunit", bar=True, width=170),
-            Column("Value #D", "Sampled", "percentunit", width=100),
+            Column("Value #C", "Coverage", "percentunit", bar=True, width=120, decimals=0),
+            Column("Value #D", "Sampled", "percentunit", width=80, decimals=0),
+            Column("Hostname", "Node", width=130),
+            Column("method", "Method", width=90),
             Column("version", "Version", width=110),
         ),
         sort="Program",
         height=8,
     )
-
-
-def _users() -> Placed:
-    text = PanelText(
-        "Owners of programs",
-        "Pod, job and user of each program with the probe, from the kernel's credentials of the probe's socket.",
-    )
-    by = "Hostname, program, rank, namespace, pod, container, hpc_job, user"
-    headings = ("Node", "Program", "Rank", "Namespace", "Pod", "Container", "Job", "User")
-    widths = (180, 0, 70, 140, 0, 140, 110, 110)
-    return table(
-        text,
-        [column(f"group by ({by}) ({promql.series(kernel.PROBE_USER)})")],
-        tuple(
-            Column(label, heading, width=width)
-            for label, heading, width in zip(by.split(", "), headings, widths, strict=True)
-        ),
-        sort="Program",
-        height=6,
-    )
-
-
-def _coverage() -> Placed:
-    text = PanelText(
-        "Coverage",
-        "Share of launches whose duration was measured. Launches that the method cannot see, such as cuBLAS under the "
-        "CuPy hook or graphs under events, count as not measured, and so does the time between two windows.",
-    )
-    query = Query(promql.ranked(f"min by (program, rank) ({promql.series(kernel.PROBE_COVERAGE)})"), _RANK)
-    return time_series(text, [query], Axis("percentunit", low=0, high=1))
 
 
 def _overhead() -> Placed:
@@ -137,4 +107,4 @@ def _server() -> Placed:
         Query(f"sum by (reason) ({promql.marked(promql.series(exporter.PROBE_REFUSED))})", "refused: {{reason}}"),
         Query(f"sum by (outcome) ({promql.marked(promql.series(exporter.PROBE_LEFT))})", "left reports: {{outcome}}"),
     ]
-    return time_series(text, queries, Axis("short", low=0, decimals=0), width=24)
+    return time_series(text, queries, Axis("short", low=0, decimals=0))

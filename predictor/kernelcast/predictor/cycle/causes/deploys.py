@@ -20,7 +20,7 @@ from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.passage.series import DAY_BLOCKS
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 from kernelcast.predictor.series.saved.parts import Array
 from kernelcast.predictor.series.saved.rows import RowColumn, StateTable
 from kernelcast.predictor.series.subjects import DURATION

@@ -16,7 +16,7 @@ from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows
 from kernelcast.predictor.causes.observed import Around, Observed, filled
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 from kernelcast.predictor.series.attributes import DEVICE_METRICS
 from kernelcast.predictor.series.histories import BOTH_BLOCKS
 from kernelcast.predictor.series.subjects import Subject

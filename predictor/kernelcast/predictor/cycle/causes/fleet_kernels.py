@@ -13,7 +13,7 @@ from kernelcast.predictor.cycle.causes.device_panels import DeviceRows, Labels
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 from kernelcast.predictor.series.subjects import DeviceKey, Subject
 from kernelcast.predictor.tuning.runs import ProgramRun
 from kernelcast.predictor.tuning.tunables import names_kernel

@@ -18,7 +18,7 @@ from kernelcast.predictor.cycle.causes.device_panels import Labels
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.peers import Basis, PeerDetector, PeerGroups, PeerStep, WorkerFinding
-from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.robust import row_medians
 from kernelcast.predictor.series.subjects import DURATION
 from kernelcast.wire.catalogue.cause_rules import SLOW_WORKER_PAGE
 from kernelcast.wire.catalogue.devices import device

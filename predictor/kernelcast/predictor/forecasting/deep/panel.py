@@ -11,7 +11,7 @@ from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.forecasting.deep.models import LinearModel
 from kernelcast.predictor.forecasting.deep.schedule import DELAY, OLDEST_USED, FitSchedule
 from kernelcast.predictor.forecasting.rolling import forward_filled, rolling_median
-from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA
+from kernelcast.predictor.robust import MAD_TO_SIGMA
 
 LEVEL_INTERVALS: Final = 12
 """Newest values whose median is the level."""

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from kernelcast.predictor.forecasting.deep.messages import FitAnswer, FitRequest
 from kernelcast.predictor.forecasting.deep.process import FitProcess, Fitter, ProcessEndedError
 from kernelcast.runtime.logging import get_logger
+from kernelcast.runtime.threads import Worker
 
 QUEUED_REQUESTS: Final = 1024
 """Requests that wait at most; a further one is refused, and counted by the caller."""
@@ -107,10 +108,7 @@ class FitPool:
         self._lock = threading.Lock()
         self._running: dict[int, Fitter] = {}
         self._counts: Counter[str] = Counter()
-        self._threads = [
-            threading.Thread(target=self._serve, args=(number,), name=f"fits-{number}", daemon=True)
-            for number in range(workers)
-        ]
+        self._threads = [Worker(f"fits-{number}", self._serve, number) for number in range(workers)]
         for thread in self._threads:
             thread.start()
 

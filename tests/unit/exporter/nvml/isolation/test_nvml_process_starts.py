@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from kernelcast.exporter.counts import DaemonCounts
+from kernelcast.exporter.instruments import Instruments
 from kernelcast.exporter.nvml.isolation import isolated
 from kernelcast.exporter.nvml.isolation.call_board import CallBoard
 from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
@@ -121,7 +121,7 @@ def test_a_broken_driver_is_a_warning_and_a_metric_and_a_node_without_gpus_is_ne
     refuse(monkeypatch, FileNotFoundError(2, "No such file"))
     node = IsolatedSampler(SamplerOptions(), timeout_seconds=5.0, gpus=tmp_path, has_gpu=lambda: has_gpu)
     registry = CollectorRegistry()
-    counts = DaemonCounts(registry)
+    counts = Instruments(registry)
     with capture_logs() as lines, pytest.raises(DeviceError):
         node.start()
     counts.nvml(node)

@@ -5,7 +5,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from tests.support.exporter.nvml_double import gpu, node, playing
 
-from kernelcast.exporter.counts import DaemonCounts
+from kernelcast.exporter.instruments import Instruments
 from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.totals.energy import EnergyMeter
@@ -26,7 +26,7 @@ class Metered:
     def __init__(self, **changed: Any) -> None:
         self.registry = CollectorRegistry()
         self.nvml = playing(node(gpu(nvmlDeviceGetPowerUsage=300_000, **changed)))
-        on_error = DaemonCounts(self.registry).nvml_error
+        on_error = Instruments(self.registry).nvml_error
         self.source = NvmlSource(Sampler(self.nvml), hostname="n", boot_ns=1, on_error=on_error).start()
         self.meter = EnergyMeter()
         self.seconds = 0

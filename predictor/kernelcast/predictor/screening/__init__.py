@@ -1,1 +1,0 @@
-"""Robust statistics of many series at once, on which baselines, trends and comparisons rest."""
