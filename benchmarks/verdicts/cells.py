@@ -9,7 +9,7 @@ the median steps until the verdict, and the mean time over that of the untuned p
 import argparse
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from math import exp, sqrt
 from random import Random
@@ -220,6 +220,10 @@ CELLS: Final[dict[str, Cell]] = {
 }
 
 
+LAST_STEPS: Final = 512
+"""Steps at the end whose majority is in force: a check of a kept value runs the one before it for 32 steps."""
+
+
 class Ended(NamedTuple):
     """A trial: its decision (`open` without one), steps until it, mean time, and whether the candidate is in force."""
 
@@ -237,15 +241,17 @@ def run_program(make: Callable[[Random, float], Step], change: float, seed: int,
     try:
         space = probe.space("value", {"value": [0, 1]}, start={"value": 0}, terms=SpaceTerms(per="step"))
         decision, ended_at = "open", steps
+        last: deque[bool] = deque(maxlen=LAST_STEPS)
         for step in range(steps):
-            _now[0] += 0.01 * seconds(bool(space.value))
+            last.append(bool(space.value))
+            _now[0] += 0.01 * seconds(last[-1])
             probe.step(items=1)
             if step % 64 == 0 and decision == "open":
                 outcomes = [one for one in probe.outcomes if one.decision]
                 if outcomes:
                     decision, ended_at = f"{outcomes[-1].decision}", step
         decision = ([one.decision for one in probe.outcomes if one.decision] or ["open"])[-1]
-        return Ended(str(decision), ended_at, (_now[0] - began) / (0.01 * steps), bool(space.value))
+        return Ended(str(decision), ended_at, (_now[0] - began) / (0.01 * steps), sum(last) > len(last) / 2)
     finally:
         probe.abandon()
 

@@ -74,19 +74,22 @@ def test_a_model_finds_a_good_configuration_in_fewer_measurements_than_random_ch
 
 
 @pytest.mark.slow
-def test_a_failing_region_is_avoided_after_a_few_failures() -> None:
+@pytest.mark.parametrize("best_work", [10.0, 11.9])
+def test_failing_configurations_cost_little_and_do_not_hide_a_good_region_beside_them(best_work: float) -> None:
+    """Review: where the best configurations lie beside failing ones, the search was no better than random draws."""
     space = tiles()
 
     def fails(c: Configuration) -> float | None:
         work = log2(c.x * c.u * c.y)
-        return None if work > 12 else 1 + (work - 10) ** 2 / 8
+        return None if work > 12 else 1 + (work - best_work) ** 2 / 8
 
     share = sum(fails(space.configuration(one)) is None for one in space.ordinals) / len(space)
-    late = [
-        value for seed in range(3) for _, value in list(visits(GuidedSearch(space, seed=seed), space, fails, 80))[40:]
-    ]
+    runs = [list(visits(GuidedSearch(space, seed=seed), space, fails, 80)) for seed in range(3)]
+    assert all(min(cost for _, cost in run if cost) < 1.002 for run in runs)
+    late = [cost for run in runs for _, cost in run[40:]]
     assert share > 0.35
-    assert sum(value is None for value in late) / len(late) < share / 8
+    if best_work == 10.0:
+        assert sum(cost is None for cost in late) / len(late) < share / 3
 
 
 def test_all_configurations_may_fail() -> None:

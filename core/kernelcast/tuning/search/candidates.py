@@ -30,12 +30,12 @@ class Acquisition:
     Attributes:
         best: Logarithm of the best time measured so far.
         exposure: Exponent of the expected slowdown; 0 ignores it.
-        caution: Exponent of the probability of working; 0 ignores it.
+        failing_cost: Cost of a failing launch, which counts by its probability.
     """
 
     best: float
     exposure: float
-    caution: float
+    failing_cost: float
 
 
 class CandidatePool:
@@ -169,8 +169,9 @@ class CandidatePool:
             return 0.0
         improvement = deviation * (gain * 0.5 * erfc(-gain / sqrt(2)) + exp(-gain * gain / 2) / sqrt(2 * pi))
         log_slowdown = max(0.0, predicted + deviation * deviation / 2 - acquisition.best)
-        works: float = self._probability_of_working(candidate) ** acquisition.caution
-        return improvement * works * exp(-acquisition.exposure * log_slowdown)
+        works = self._probability_of_working(candidate)
+        failing_cost = acquisition.failing_cost * (1 - works)
+        return improvement * works * exp(-acquisition.exposure * log_slowdown - failing_cost)
 
     def _probability_of_working(self, candidate: UnmeasuredConfiguration) -> float:
         if candidate.version != self._failing.version:

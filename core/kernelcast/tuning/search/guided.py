@@ -180,7 +180,7 @@ class GuidedSearch:
         column = self._switches[self._turn // settings.switch_every % len(self._switches)]
         ranked = sorted(self._logs, key=self._logs.__getitem__)[: 4 * settings.switched]
         elites = self._random.sample(ranked, min(settings.switched, len(ranked)))
-        acquisition = Acquisition(self._best, 0.0, self._acquisition().caution)
+        acquisition = Acquisition(self._best, 0.0, self._settings.failing_cost)
         return self._candidates.best_switched(elites, column, acquisition, self._seen)
 
     def _acquisition(self) -> Acquisition:
@@ -190,7 +190,7 @@ class GuidedSearch:
             exposure = settings.exposure
         else:
             exposure = settings.exposure + share * (settings.late_exposure - settings.exposure)
-        return Acquisition(self._best, exposure, settings.caution + share * (settings.late_caution - settings.caution))
+        return Acquisition(self._best, exposure, settings.failing_cost)
 
     def _must_rebuild(self) -> bool:
         count = len(self._surrogate.points)

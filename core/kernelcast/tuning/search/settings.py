@@ -20,8 +20,7 @@ class Settings:
         switched: Good configurations of which one is chosen for that.
         exposure: Exponent of a candidate's expected slowdown that divides its expected improvement, at first.
         late_exposure: The same after `late` observations.
-        caution: Exponent of a candidate's probability of working that multiplies its expected improvement, at first.
-        late_caution: The same after `late` observations.
+        failing_cost: Weight of a candidate's probability of failing, which lowers what its measurement is worth.
         explore_every: One of this many suggestions uses the first exponent throughout, unless it changes a switch: in
             a space with a switch hardly any does, because `switch_every` divides this number.
         late: Observations over which the exponents change from the first to the second.
@@ -43,8 +42,7 @@ class Settings:
     exposure: float = 1.5
     late_exposure: float = 5.0
     explore_every: int = 10
-    caution: float = 20.0
-    late_caution: float = 60.0
+    failing_cost: float = 6.0
     late: int = 60
     failing_quantile: float = 0.75
     learning_points: int = 24
