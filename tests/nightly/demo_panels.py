@@ -24,7 +24,7 @@ from kernelcast.grafana.model.unanswered import MAX_UNANSWERED, UNANSWERED_IN_DE
 READY_SECONDS: Final = 600
 WATCHED_SECONDS: Final = 170
 """The fault is predicted and announced by then, and forecasts of a minute have been scored."""
-DEMO_VARIABLES: Final = {"1h": "1m", "[4m]": "[20s]"}
+DEMO_VARIABLES: Final = {"1h": "1m", "[4m]": "[20s]", "offset 4m": "offset 20s"}
 
 
 def main() -> int:

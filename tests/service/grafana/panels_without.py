@@ -11,7 +11,7 @@ from kernelcast.grafana.model.unanswered import SHOWN_WITHOUT
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, bridge, exporter
 from kernelcast.wire.catalogue.model import Metric
 
-DEMO_RANGE: Final = {"[4m]": "[20s]"}
+DEMO_RANGE: Final = {"[4m]": "[20s]", "offset 4m": "offset 20s"}
 _NAME: Final = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _SUFFIX: Final = re.compile(r"_(bucket|sum|count)$")
 
