@@ -24,6 +24,8 @@ COST: Final = "owner:kernelcast_allocated_cost:part"
 WATTS: Final = "owner:kernelcast_allocated_gpus:watts"
 PEAK: Final = "gpu:kernelcast_gpu_peak_flops:dense"
 UTILIZATION: Final = "program:kernelcast_program_flops:utilization"
+ITEMS: Final = "program:kernelcast_program_items:rate"
+GPU_SECONDS_PER_ITEM: Final = "program:kernelcast_program_items:gpuseconds"
 JOULES_PER_ITEM: Final = "program:kernelcast_program_items:joules"
 
 MAX_OWNERS: Final = 100
@@ -74,7 +76,7 @@ def recordings(profile: Profile, window: str, watts: str, state_seconds: str) ->
             _bounded(f"sum by ({_OWNER}, part) ({part_of_owner} * on (Hostname, UUID) group_left () {PRICE})"),
         ),
         RecordingRule(WATTS, f"sum by ({_OWNER}) ({OWNER} * on (Hostname, UUID) group_left () {_whole(watts)})"),
-        RecordingRule(JOULES_PER_ITEM, _joules_per_item(window, watts)),
+        *_per_item(window, watts),
     )
     return (RuleGroup("kernelcast-gpu-hours", rules), RuleGroup("kernelcast-flops", _flops(window)))
 
@@ -220,9 +222,23 @@ def _prices(profile: Profile) -> str:
     return f"{named} or {opencost}" if named else opencost
 
 
-def _joules_per_item(window: str, watts: str) -> str:
-    """The energy of a program's GPUs by its items, over all ranks; what others of a shared GPU take is in it."""
-    items = f"sum by (program) (sum without (instance) (rate({promql.name(kernel.ITEMS)}[{window}])))"
-    gpus = f"group by (program, Hostname, UUID) ({promql.name(kernel.ITEMS)})"
-    power = f"sum by (program) ({gpus} * on (Hostname, UUID) group_left () {_whole(watts)})"
-    return f"{power} / ({items} > 0)"
+def _per_item(window: str, watts: str) -> tuple[RecordingRule, ...]:
+    """GPU time and energy of an item, for each model of GPU and precision that a program runs in, over all ranks.
+
+    What others of a shared GPU take is in its energy. A program whose precision is not known has no such label.
+    """
+    process = "UUID, program, rank"
+    items = f"sum by (Hostname, {process}) (sum without (instance) (rate({promql.name(kernel.ITEMS)}[{window}])))"
+    known = f'group by ({process}, precision) ({promql.name(kernel.JOB_INFO)}{{precision!=""}})'
+    known = f"topk by ({process}) (1, {known})"
+    named = f"{items} * on ({process}) group_left (precision) {known} or {items} unless on ({process}) {known}"
+    rows = " or ".join(promql.name(row) for row in promql.GPU_ROWS)
+    model = f"group by (Hostname, UUID, modelName) ({rows})"
+    done = f"sum by (program, modelName, precision) ({ITEMS}) > 0"
+    gpus = f"sum by (program, modelName, precision) (group by (Hostname, UUID, program, modelName, precision) ({ITEMS})"
+    of_gpu = "Hostname, UUID, program, precision"
+    return (
+        RecordingRule(ITEMS, f"sum by ({of_gpu}) ({named}) * on (Hostname, UUID) group_left (modelName) {model}"),
+        RecordingRule(GPU_SECONDS_PER_ITEM, f"{gpus}) / ({done})"),
+        RecordingRule(JOULES_PER_ITEM, f"{gpus} * on (Hostname, UUID) group_left () {_whole(watts)}) / ({done})"),
+    )

@@ -8,6 +8,7 @@ from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, grey, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
+from kernelcast.grafana.rules import hours
 from kernelcast.grafana.rules.standing import HOLDER
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import nccl
@@ -30,8 +31,8 @@ def first_screen() -> tuple[Placed, ...]:
 
 
 def row() -> Row:
-    """Who stands still, each rank's step, what the GPU waits for, collectives."""
-    panels = (_still(), _ended(), _ranks(), _durations(), _gpu_phases(), _collectives())
+    """Who stands still, each rank's step, what an item costs, what the GPU waits for, collectives."""
+    panels = (_still(), _ended(), _ranks(), _items(), _durations(), _gpu_phases(), _collectives())
     return Row("Steps, ranks and collectives", panels, collapsed=True)
 
 
@@ -136,6 +137,34 @@ def _ranks() -> Placed:
         sort="Data",
         width=24,
         height=7,
+    )
+
+
+def _items() -> Placed:
+    text = PanelText(
+        "An item by kind of GPU and precision",
+        "GPU time and energy of an item on each model of GPU and in each precision in which a program ran in this time "
+        "range, over all its ranks. On a GPU that several programs share, their energy is in it.",
+        EmptyText("no program gave its items in this time range", liveness.PROGRAMS),
+    )
+    by = "program, modelName, precision"
+    values = (
+        f'max by ({by}) (avg_over_time({recording}{{program=~"$program"}}[$__range]))'
+        for recording in (hours.GPU_SECONDS_PER_ITEM, hours.JOULES_PER_ITEM)
+    )
+    return table(
+        text,
+        [column(value) for value in values],
+        (
+            Column("program", "Program", least=110),
+            Column("modelName", "GPU model", width=160),
+            Column("precision", "Precision", width=90),
+            Column("Value #A", "GPU time", "s", width=90),
+            Column("Value #B", "Energy", "joule", width=90),
+        ),
+        sort="GPU time",
+        width=24,
+        height=5,
     )
 
 
