@@ -24,7 +24,10 @@ from kernelcast.exporter.nvml.sampling.labels import BRANDS
 from kernelcast.wire.errors import TraceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
-GPU: Final = re.compile(r"^GPU ([0-9A-Fa-f:.]+)$")
+GPU: Final = re.compile(r"^GPU ([0-9A-Fa-f]+:[0-9A-Fa-f]+:[0-9A-Fa-f]+\.[0-9A-Fa-f])$")
+"""Heading of a GPU's section: its PCI address."""
+ARGUMENTS: Final = re.compile(r" --?\w")
+"""Begin of a process's arguments, which follow its path where the driver read its command line."""
 LETTERED: Final = re.compile(r"^[A-Za-z]?(\d+)[A-Za-z]?$")
 LOST: Final = re.compile(r"\[?gpu is lost\W*", re.IGNORECASE)
 YES: Final = {"Yes": 1, "No": 0}
@@ -55,6 +58,8 @@ REASONS: Final = {
 }
 ACTIVE: Final = {"Active": 1, "Not Active": 0}
 FABRIC_STATES: Final = {"Not Supported": 0, "Not Started": 1, "In Progress": 2, "Completed": 3}
+NO_CLUSTER: Final = {"cliqueId": 0, "clusterUuid": [0] * 16}
+"""What NVML says of a GPU in no cluster."""
 FABRIC_SUMMARIES: Final = {"Healthy": 1, "Unhealthy": 2, "Limited Capacity": 3}
 FABRIC_HEALTH: Final = {
     "Bandwidth": (0, "Full"),
@@ -105,11 +110,14 @@ def read_capture(path: Path) -> Recording:
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error}") from None
     # PowerShell's `>` writes UTF-16.
-    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     text = data.decode(encoding, errors="replace").replace("\r\n", "\n")
-    logs = [log for log in smi_output.read_outputs(text) if any(GPU.match(part.name) for part in log.parts)]
+    logs = [log for log in smi_output.read_outputs(text) if _gpus(log)]
     if not logs:
-        raise TraceError(f"{path} holds no output of `nvidia-smi -q`; write one with `nvidia-smi -q > {path}`")
+        raise TraceError(
+            f"{path} holds no output of `nvidia-smi -q`; write one with `nvidia-smi -q > {path}` "
+            "(without -x and --query-gpu)"
+        )
     try:
         return Recording(tuple(_moments(logs)))
     except ValueError as error:
@@ -124,6 +132,15 @@ def _moments(logs: list[OutputSection]) -> Iterator[RecordedChanges]:
         before = now
 
 
+def _gpus(log: OutputSection) -> list[OutputSection]:
+    """The GPUs' sections; the first by each address, because other commands' lists of GPUs may follow the output."""
+    found: dict[str, OutputSection] = {}
+    for part in log.parts:
+        if GPU.match(part.name) and not part.text:
+            found.setdefault(part.name, part)
+    return list(found.values())
+
+
 def _time_ns(log: OutputSection) -> int:
     try:
         parsed = datetime.strptime(log.text_of("Timestamp"), TIME_FORMAT).replace(tzinfo=UTC)
@@ -133,7 +150,7 @@ def _time_ns(log: OutputSection) -> int:
 
 
 def _answers(log: OutputSection) -> Answers:
-    gpus = [part for part in log.parts if GPU.match(part.name)]
+    gpus = _gpus(log)
     answers: Answers = {
         NODE: {
             "nvmlDeviceGetCount": len(gpus),
@@ -157,14 +174,29 @@ def _answers(log: OutputSection) -> Answers:
 def _identity(gpu: OutputSection, instances: list[OutputSection]) -> dict[str, Answer]:
     divided = int(gpu.part("MIG Mode").text_of("Current") == "Enabled")
     return {
-        "nvmlDeviceGetUUID": gpu.text_of("GPU UUID"),
-        "nvmlDeviceGetName": gpu.text_of("Product Name"),
-        "nvmlDeviceGetPciInfo": {"busId": gpu.part("PCI").text_of("Bus Id")},
+        "nvmlDeviceGetUUID": _uuid(gpu),
+        "nvmlDeviceGetName": _shown(gpu, "Product Name"),
+        "nvmlDeviceGetPciInfo": {"busId": _address(gpu)},
         "nvmlDeviceGetMinorNumber": gpu.number("Minor Number"),
         "nvmlDeviceGetMigMode": [divided, divided],
         "nvmlDeviceGetMaxMigDeviceCount": len(instances),
         **({} if divided else _processes(gpu)),
     }
+
+
+def _shown(section: OutputSection, name: str) -> str:
+    """A line's text; empty where it is not shown, or says that it could not be read."""
+    text = section.text_of(name)
+    return text if failure(text) == NOT_SHOWN else ""
+
+
+def _address(gpu: OutputSection) -> str:
+    return _shown(gpu.part("PCI"), "Bus Id") or gpu.name.removeprefix("GPU ")
+
+
+def _uuid(gpu: OutputSection) -> str:
+    """The UUID; without one, as with `-d`, the address tells the GPUs apart."""
+    return _shown(gpu, "GPU UUID") or _address(gpu)
 
 
 def _labels(gpu: OutputSection) -> dict[str, Answer]:
@@ -198,7 +230,7 @@ def _engines(gpu: OutputSection) -> dict[str, Answer]:
         f"nvmlDeviceGetClockInfo:{pynvml.NVML_CLOCK_SM}": clocks.number("SM", units=smi_output.CLOCK),
         f"nvmlDeviceGetClockInfo:{pynvml.NVML_CLOCK_MEM}": clocks.number("Memory", units=smi_output.CLOCK),
         f"nvmlDeviceGetTemperature:{pynvml.NVML_TEMPERATURE_GPU}": heat.number(
-            "GPU Current Temp", units=smi_output.TEMPERATURE
+            "GPU Current Temp", "Gpu", units=smi_output.TEMPERATURE
         ),
         f"nvmlDeviceGetTemperatureThreshold:{pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN}": slowdown,
         **memory_temperature(heat.number("Memory Current Temp", units=smi_output.TEMPERATURE)),
@@ -295,7 +327,9 @@ def _fabric(fabric: OutputSection) -> dict[str, Answer]:
         "healthMask": sum(value << shift for shift, value in mask.items()),
         "healthSummary": FABRIC_SUMMARIES.get(health.text_of("Summary"), 0),
     }
-    return {FABRIC_CALL: together(members, dict)}
+    # Drivers before 550 show the state and the status only.
+    unshown = {name: none for name, none in NO_CLUSTER.items() if members[name] == NOT_SHOWN}
+    return {FABRIC_CALL: together(members | unshown, dict)}
 
 
 def _fault(text: str, fine: str) -> int:
@@ -321,9 +355,9 @@ def _uuid_bytes(text: str) -> Answer:
 def _instance(gpu: OutputSection, instance: OutputSection) -> dict[str, Answer]:
     gi_id, ci_id = instance.text_of("GPU Instance ID") or "0", instance.text_of("Compute Instance ID") or "0"
     return {
-        "nvmlDeviceGetUUID": f"MIG-{gpu.text_of('GPU UUID')}/{gi_id}/{ci_id}",
+        "nvmlDeviceGetUUID": f"MIG-{_uuid(gpu)}/{gi_id}/{ci_id}",
         # The output does not name the profile.
-        "nvmlDeviceGetName": f"{gpu.text_of('Product Name')} MIG ",
+        "nvmlDeviceGetName": f"{_shown(gpu, 'Product Name')} MIG ",
         "nvmlDeviceGetGpuInstanceId": int(gi_id),
         "nvmlDeviceGetMemoryInfo": _memory(instance.part("Shared FB Memory Usage", "FB Memory Usage")),
         **_processes(gpu, gi_id, ci_id),
@@ -335,7 +369,7 @@ def _process_names(gpus: list[OutputSection]) -> dict[str, str]:
     parts = [part for gpu in gpus for part in gpu.part("Processes").parts if part.name == "Process ID"]
     paths = {part.text: _line(part, "Name") for part in parts}
     return {
-        f"nvmlSystemGetProcessName:{pid}": re.split(r"[/\\]", path)[-1]
+        f"nvmlSystemGetProcessName:{pid}": re.split(r"[/\\]", ARGUMENTS.split(path)[0])[-1]
         for pid, path in paths.items()
         if path not in ("", "-") and not path.startswith("[") and failure(path) == NOT_SHOWN
     }

@@ -2,6 +2,9 @@
 
 Sections marked MIT are from utkuozdemir/nvidia_gpu_exporter, `internal/captures`; those marked Apache-2.0 from
 thamada/gls, `gls/*_smi.py`; shortened. The others have the words of their driver, and values of ours.
+
+The shapes of what people write into issues, notebooks and reports are from NVIDIA/nvidia-docker#464 (375: no name),
+leptonai/gpud (535: fabric in two lines) and public notes (`-d` sections, GPU lists after the output, a GPU to reset).
 """
 
 import codecs
@@ -15,6 +18,7 @@ from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture
 from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
+from kernelcast.wire.errors import TraceError
 
 HEAD = """
 ==============NVSMI LOG==============
@@ -254,6 +258,9 @@ def test_memory_that_an_old_driver_does_not_print_is_absent_and_not_zero(tmp_pat
         ("Unknown Error", "error"),
         ("[Unknown Error]", "error"),
         ("[GPU is lost]", "error"),
+        ("[GPU requires reset]", "error"),
+        ("GPU requires restart", "error"),
+        ("System is not in ready state", "error"),
         ("GPU is lost", "error"),
     ],
 )
@@ -316,3 +323,103 @@ def test_a_driver_before_535_gives_the_clock_reasons_by_the_older_call(tmp_path:
     nvml.answers["0"]["nvmlDeviceGetCurrentClocksThrottleReasons"] = 0x8
     assert rows(sampler.sample(10**12).gpus[0])["CLOCKS_EVENT_REASONS"] == 0x8
     sampler.close()
+
+
+SECTIONS_OF_TWO = """
+==============NVSMI LOG==============
+
+Timestamp                                 : Thu Jun 13 17:51:27 2024
+Driver Version                            : 555.42.02
+CUDA Version                              : 12.5
+
+Attached GPUs                             : 2
+GPU 00000000:12:00.0
+    Temperature
+        GPU Current Temp                  : 33 C
+    ECC Errors
+        Unrepairable Memory               : No
+
+GPU 00000000:13:00.0
+    Temperature
+        GPU Current Temp                  : 44 C
+    ECC Errors
+        Unrepairable Memory               : Yes
+"""
+GPU_LISTS = """
+# nvidia-smi nvlink --status
+GPU 0: NVIDIA A100-PCIE-40GB (UUID: GPU-3fb142e7-7102-c7ac-bd5a-fc829e11ed84)
+         Link 0: 26.562 GB/s
+GPU 1: NVIDIA A100-PCIE-40GB (UUID: GPU-14ac2834-0d81-0508-69eb-e25264c08d21)
+# nvidia-smi vgpu -q
+GPU 00000000:12:00.0
+    Active vGPUs                          : 1
+    Temperature
+        GPU Current Temp                  : 99 C
+"""
+
+
+def of_text(tmp_path: Path, text: str) -> tuple[GpuReading, ...]:
+    path = tmp_path / "notes.md"
+    path.write_text(text)
+    return played(path).gpus
+
+
+@pytest.mark.parametrize("prefix", ["    ", "\t\t", "> ", ">     "], ids=["indented", "tabs", "quoted", "both"])
+def test_an_output_that_was_indented_or_quoted_is_read_as_the_bare_one(prefix: str, tmp_path: Path) -> None:
+    bare = HEAD.format(versions="Driver Version : 410.72") + DRIVER_410.replace("    Utilization", "\n    Utilization")
+    moved = "".join(f"{prefix}{line}".rstrip() + "\n" for line in bare.splitlines())
+    notes = f"```python\n!nvidia-smi -q\n```\n{moved}\nThe card was idle.\n"
+    (gpu,) = of_text(tmp_path, notes)
+    (expected,) = of_text(tmp_path, bare)
+    assert (gpu.values, gpu.absent, gpu.processes) == (expected.values, expected.absent, expected.processes)
+    assert "DCGM_FI_DEV_GPU_UTIL" in gpu.values
+
+
+def test_gpus_that_other_commands_list_after_the_output_are_not_further_gpus(tmp_path: Path) -> None:
+    found = of_text(tmp_path, SECTIONS_OF_TWO + GPU_LISTS)
+    assert [(gpu.index, gpu.values["DCGM_FI_DEV_GPU_TEMP"]) for gpu in found] == [("0", 33), ("1", 44)]
+
+
+def test_gpus_without_a_uuid_are_told_apart_by_the_address_of_their_heading(tmp_path: Path) -> None:
+    first, second = of_text(tmp_path, SECTIONS_OF_TWO)
+    assert (first.pci_bus_id, second.pci_bus_id) == ("00000000:12:00.0", "00000000:13:00.0")
+    assert (first.uuid, second.uuid) == (first.pci_bus_id, second.pci_bus_id)
+    assert ([one.value for one in first.health], [one.value for one in second.health]) == ([0], [1])
+
+
+@pytest.mark.parametrize("text", ["Unknown Error", "[GPU is lost]", "N/A"])
+def test_an_error_in_place_of_the_name_or_uuid_is_neither(text: str, tmp_path: Path) -> None:
+    head = HEAD.format(versions="Driver Version : 375.26").replace("NVIDIA Test", text).replace("GPU-1", text)
+    (gpu,) = of_text(tmp_path, head + DRIVER_410)
+    assert (gpu.model_name, gpu.uuid) == ("", "00000000:01:00.0")
+
+
+def test_a_fabric_of_which_only_state_and_status_are_shown_has_these(tmp_path: Path) -> None:
+    gpu = gpu_of(tmp_path, "    Fabric\n        State : In Progress\n        Status : Success\n")
+    (fabric,) = gpu.health
+    assert (fabric.labels["state"], fabric.labels["status"]) == ("in_progress", "success")
+
+
+def test_the_temperature_of_a_driver_before_340_is_read(tmp_path: Path) -> None:
+    assert rows(gpu_of(tmp_path, "    Temperature\n        Gpu                     : 62 C\n")) == {"GPU_TEMP": 62}
+
+
+def test_a_process_whose_arguments_are_printed_is_named_by_its_program(tmp_path: Path) -> None:
+    shown = "/opt/google/chrome/chrome --type=gpu-process --gpu-preferences=WAAA/AAA= --shared-files"
+    (process,) = gpu_of(tmp_path, DRIVER_410.replace("/usr/bin/python", shown)).processes
+    assert process.name == "chrome"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['<?xml version="1.0" ?>\n<nvidia_smi_log>\n<gpu id="00000000:84:00.0">\n', "index, temperature.gpu\n0, 38\n"],
+    ids=["XML", "CSV"],
+)
+def test_what_another_option_printed_is_refused_with_the_command_to_use(text: str, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"`nvidia-smi -q > \S+` \(without -x and --query-gpu\)"):
+        of_text(tmp_path, text)
+
+
+def test_a_capture_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (first, _) = of_text(tmp_path, "\ufeff" + SECTIONS_OF_TWO.lstrip())
+    assert rows(first) == {"GPU_TEMP": 33}
