@@ -119,7 +119,8 @@ def read_capture(path: Path) -> Recording:
             "(without -x and --query-gpu)"
         )
     try:
-        return Recording(tuple(_moments(logs)))
+        whole = _whole(logs)
+        return Recording(tuple(_moments(whole)), _note(whole[-1], is_cut=len(whole) < len(logs)))
     except ValueError as error:
         raise TraceError(f"{path} is no output of `nvidia-smi -q` that can be read: {error}; write it again") from None
 
@@ -130,6 +131,19 @@ def _moments(logs: list[OutputSection]) -> Iterator[RecordedChanges]:
         now = _answers(log)
         yield RecordedChanges(max(_time_ns(log) - began, 0), changes(before, now))
         before = now
+
+
+def _whole(logs: list[OutputSection]) -> list[OutputSection]:
+    """The outputs without a last one that ends earlier than the one before: `-l` leaves it so when it is stopped."""
+    before, last = ([[], *([(gpu.name, part.name) for gpu in _gpus(log) for part in gpu.parts] for log in logs)])[-2:]
+    # The last name may be cut as well.
+    return logs[:-1] if len(last) < len(before) and before[: len(last) - 1] == last[:-1] else logs
+
+
+def _note(log: OutputSection, *, is_cut: bool) -> str:
+    attached, shown = log.number("Attached GPUs"), len(_gpus(log))
+    partial = f"it shows {shown} of {attached} GPUs" if not is_error(attached) and shown < attached else ""
+    return "; ".join(filter(None, ("its last output is cut, and left out" if is_cut else "", partial)))
 
 
 def _gpus(log: OutputSection) -> list[OutputSection]:

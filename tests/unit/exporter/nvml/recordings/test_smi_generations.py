@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pynvml
 import pytest
+from typer.testing import CliRunner
 
 from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture
 from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.replay.command import replay
 from kernelcast.wire.errors import TraceError
 
 HEAD = """
@@ -423,3 +425,31 @@ def test_what_another_option_printed_is_refused_with_the_command_to_use(text: st
 def test_a_capture_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     (first, _) = of_text(tmp_path, "\ufeff" + SECTIONS_OF_TWO.lstrip())
     assert rows(first) == {"GPU_TEMP": 33}
+
+
+@pytest.mark.parametrize(
+    "kept", ["GPU 00000000:13:00.0", "GPU 00000000:13:00.0\n    Temp", "GPU 00000000:13:00.0\n    Temperature"]
+)
+def test_a_last_output_that_a_stopped_loop_cut_is_left_out(kept: str, tmp_path: Path) -> None:
+    path = tmp_path / "loop.txt"
+    later = SECTIONS_OF_TWO.replace("17:51:27", "17:51:28")
+    path.write_text(SECTIONS_OF_TWO + later[: later.index(kept) + len(kept)])
+    recording = read_capture(path)
+    assert len(recording.moments) == 1
+    assert recording.note == "its last output is cut, and left out"
+
+
+def test_a_last_output_without_a_gpu_that_others_follow_is_a_moment(tmp_path: Path) -> None:
+    path = tmp_path / "loop.txt"
+    first, second = SECTIONS_OF_TWO.split("\nGPU 00000000:13:00.0")
+    path.write_text(SECTIONS_OF_TWO + first[: first.index("GPU 00000000:12:00.0")] + "GPU 00000000:13:00.0" + second)
+    recording = read_capture(path)
+    assert len(recording.moments) == 2
+    assert recording.moments[1].changed[""]["nvmlDeviceGetCount"] == 1
+
+
+def test_a_capture_of_some_of_the_gpus_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "smi.txt"
+    path.write_text(SECTIONS_OF_TWO[: SECTIONS_OF_TWO.index("\nGPU 00000000:13:00.0")])
+    done = CliRunner().invoke(replay, ["capture", str(path), "--output", str(tmp_path / "node.jsonl")])
+    assert done.output.replace("\n", " ").strip().endswith("1 moments; it shows 1 of 2 GPUs")
