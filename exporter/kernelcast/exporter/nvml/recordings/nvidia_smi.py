@@ -2,7 +2,7 @@
 
 `nvidia-smi` prints what NVML answers, so each value becomes the answer of the call that it came from. There are three
 answers without a value: the GPU does not support it (`N/A`), the driver could not read it (`ERR!`, `[Unknown Error]`),
-or the output does not show it: energy, profiling, NVLink, licences, and lines that this driver's version lacks.
+or the output does not show it: energy, profiling, NVLink, and lines that this driver's version lacks.
 """
 
 import codecs
@@ -31,6 +31,7 @@ ARGUMENTS: Final = re.compile(r" --?\w")
 LETTERED: Final = re.compile(r"^[A-Za-z]?(\d+)[A-Za-z]?$")
 LOST: Final = re.compile(r"\[?gpu is lost\W*", re.IGNORECASE)
 YES: Final = {"Yes": 1, "No": 0}
+LICENCES: Final = {"Licensed": 1, "Unlicensed": 0}
 TIME_FORMAT: Final = "%a %b %d %H:%M:%S %Y"
 KINDS: Final = {"C": "Compute", "G": "Graphics", "M+C": "MPSCompute", "C+G": "Compute"}
 WHOLE: Final = "N/A"
@@ -89,7 +90,6 @@ SRAM_COUNTS: Final = (
 UNSHOWN_CALLS: Final = (
     ENERGY_CALL.name,
     GPM_SUPPORT_CALL,
-    "nvmlDeviceGetGridLicensableFeatures",
     *(
         f"nvmlDeviceGetFieldValues:{getattr(pynvml, name)}:{value.scope}"
         for value in FIELD_VALUES
@@ -199,8 +199,8 @@ def _identity(gpu: OutputSection, instances: list[OutputSection]) -> dict[str, A
 
 
 def _shown(section: OutputSection, name: str) -> str:
-    """A line's text; empty where it is not shown, or says that it could not be read."""
-    text = section.text_of(name)
+    """The text of the section's own line; empty where it is not shown, or says that it could not be read."""
+    text = section.part(name).text
     return text if failure(text) == NOT_SHOWN else ""
 
 
@@ -228,13 +228,22 @@ def _labels(gpu: OutputSection) -> dict[str, Answer]:
     }
 
 
+def _licence(text: str) -> Answer:
+    """NVML's answer for `Licensed (Expiry: …)`, or `Unlicensed (Restricted)`."""
+    state, _, _ = text.partition(" (")
+    if state not in LICENCES:
+        return failure(state)
+    feature = {"featureState": LICENCES[state]}
+    return {"isGridLicenseSupported": 1, "licensableFeaturesCount": 1, "gridLicensableFeatures": [feature]}
+
+
 def _text(section: OutputSection, name: str) -> Answer:
     return section.value(name, read=lambda text: text if failure(text) == NOT_SHOWN and text != "-" else failure(text))
 
 
 def _engines(gpu: OutputSection) -> dict[str, Answer]:
     clocks, power, use = gpu.part("Clocks"), gpu.part("GPU Power Readings", "Power Readings"), gpu.part("Utilization")
-    heat = gpu.part("Temperature")
+    heat, licence = gpu.part("Temperature"), gpu.part("vGPU Software Licensed Product", "GRID Licensed Product")
     # The instantaneous value is what NVML gives where it has no average: before Ampere, and on GA100.
     drawn = power.number("Average Power Draw", "Power Draw", "Instantaneous Power Draw", units=smi_output.POWER)
     limit = power.number("Current Power Limit", "Enforced Power Limit", units=smi_output.POWER)
@@ -256,6 +265,7 @@ def _engines(gpu: OutputSection) -> dict[str, Answer]:
         "nvmlDeviceGetPcieReplayCounter": gpu.part("PCI").number("Replays Since Reset"),
         "nvmlDeviceGetCurrentClocksEventReasons": _reasons(gpu),
         "nvmlDeviceGetMemoryInfo": _memory(gpu.part("FB Memory Usage")),
+        "nvmlDeviceGetGridLicensableFeatures": licence.value("License Status", read=_licence),
     }
 
 

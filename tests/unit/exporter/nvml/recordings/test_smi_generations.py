@@ -4,7 +4,8 @@ Sections marked MIT are from utkuozdemir/nvidia_gpu_exporter, `internal/captures
 thamada/gls, `gls/*_smi.py`; shortened. The others have the words of their driver, and values of ours.
 
 The shapes of what people write into issues, notebooks and reports are from NVIDIA/nvidia-docker#464 (375: no name),
-leptonai/gpud (535: fabric in two lines) and public notes (`-d` sections, GPU lists after the output, a GPU to reset).
+leptonai/gpud (535: fabric in two lines), NVIDIA/gpu-operator#220 and #628 (licences) and public notes (`-d` sections,
+GPU lists after the output, a GPU to reset).
 """
 
 import codecs
@@ -453,3 +454,27 @@ def test_a_capture_of_some_of_the_gpus_says_so(tmp_path: Path) -> None:
     path.write_text(SECTIONS_OF_TWO[: SECTIONS_OF_TWO.index("\nGPU 00000000:13:00.0")])
     done = CliRunner().invoke(replay, ["capture", str(path), "--output", str(tmp_path / "node.jsonl")])
     assert done.output.replace("\n", " ").strip().endswith("1 moments; it shows 1 of 2 GPUs")
+
+
+@pytest.mark.parametrize(
+    ("section", "status", "licensed"),
+    [
+        ("vGPU Software Licensed Product", "Licensed", 1),
+        ("vGPU Software Licensed Product", "Licensed (Expiry: 2023-1-31 11:32:22 GMT)", 1),
+        ("vGPU Software Licensed Product", "Unlicensed", 0),
+        ("vGPU Software Licensed Product", "Unlicensed (Restricted)", 0),
+        ("GRID Licensed Product", "Licensed", 1),
+        ("vGPU Software Licensed Product", "N/A (Expiry: N/A)", None),
+        ("vGPU Software Licensed Product", "Unknown Error", None),
+    ],
+)
+def test_a_guests_licence_is_read(section: str, status: str, licensed: int | None, tmp_path: Path) -> None:
+    gpu = gpu_of(tmp_path, f"    {section}\n        Product Name : A product\n        License Status : {status}\n")
+    assert gpu.values.get("DCGM_FI_DEV_VGPU_LICENSE_STATUS") == licensed
+    assert gpu.model_name == "NVIDIA Test"
+
+
+def test_the_licensed_product_is_not_the_name_of_a_gpu_that_shows_none(tmp_path: Path) -> None:
+    licence = "    vGPU Software Licensed Product\n        Product Name : A product\n"
+    (gpu,) = of_text(tmp_path, HEAD.replace("    Product Name                          : NVIDIA Test\n", "") + licence)
+    assert gpu.model_name == ""
