@@ -135,9 +135,9 @@ def _moments(logs: list[OutputSection]) -> Iterator[RecordedChanges]:
 
 def _whole(logs: list[OutputSection]) -> list[OutputSection]:
     """The outputs without a last one that ends earlier than the one before: `-l` leaves it so when it is stopped."""
-    before, last = ([[], *([(gpu.name, part.name) for gpu in _gpus(log) for part in gpu.parts] for log in logs)])[-2:]
-    # The last name may be cut as well.
-    return logs[:-1] if len(last) < len(before) and before[: len(last) - 1] == last[:-1] else logs
+    shapes = ["\n".join(f"{gpu.name} {part.name}" for gpu in _gpus(log) for part in gpu.parts) for log in logs[-2:]]
+    is_cut = len(shapes) > 1 and shapes[1] != shapes[0] and shapes[0].startswith(shapes[1])
+    return logs[:-1] if is_cut else logs
 
 
 def _note(log: OutputSection, *, is_cut: bool) -> str:

@@ -449,6 +449,16 @@ def test_a_last_output_without_a_gpu_that_others_follow_is_a_moment(tmp_path: Pa
     assert recording.moments[1].changed[""]["nvmlDeviceGetCount"] == 1
 
 
+def test_a_last_output_of_other_sections_is_a_moment(tmp_path: Path) -> None:
+    path = tmp_path / "sections.txt"
+    head, _ = SECTIONS_OF_TWO.split("GPU 00000000:12:00.0")
+    clocks = head + "GPU 00000000:12:00.0\n    Clocks\n        SM : 300 MHz\n"
+    path.write_text(SECTIONS_OF_TWO + clocks)
+    recording = read_capture(path)
+    assert len(recording.moments) == 2
+    assert recording.moments[1].changed["0"][f"nvmlDeviceGetClockInfo:{pynvml.NVML_CLOCK_SM}"] == 300
+
+
 def test_a_capture_of_some_of_the_gpus_says_so(tmp_path: Path) -> None:
     path = tmp_path / "smi.txt"
     path.write_text(SECTIONS_OF_TWO[: SECTIONS_OF_TWO.index("\nGPU 00000000:13:00.0")])
