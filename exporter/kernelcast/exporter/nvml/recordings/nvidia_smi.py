@@ -6,8 +6,10 @@ or the output does not show it: energy, profiling, NVLink, and lines that this d
 """
 
 import codecs
+import gzip
 import re
 import uuid
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +33,9 @@ ARGUMENTS: Final = re.compile(r" --?\w")
 LETTERED: Final = re.compile(r"^[A-Za-z]?(\d+)[A-Za-z]?$")
 LOST: Final = re.compile(r"\[?gpu is lost\W*", re.IGNORECASE)
 YES: Final = {"Yes": 1, "No": 0}
+GZIP: Final = b"\x1f\x8b"
+"""Begin of a compressed file, such as the `nvidia-bug-report.log.gz` that the driver's script writes."""
+LICENCE_CALL: Final = "nvmlDeviceGetGridLicensableFeatures"
 LICENCES: Final = {"Licensed": 1, "Unlicensed": 0}
 TIME_FORMAT: Final = "%a %b %d %H:%M:%S %Y"
 KINDS: Final = {"C": "Compute", "G": "Graphics", "M+C": "MPSCompute", "C+G": "Compute"}
@@ -90,6 +95,7 @@ SRAM_COUNTS: Final = (
 UNSHOWN_CALLS: Final = (
     ENERGY_CALL.name,
     GPM_SUPPORT_CALL,
+    LICENCE_CALL,
     *(
         f"nvmlDeviceGetFieldValues:{getattr(pynvml, name)}:{value.scope}"
         for value in FIELD_VALUES
@@ -107,7 +113,9 @@ def read_capture(path: Path) -> Recording:
     """
     try:
         data = path.read_bytes()
-    except OSError as error:
+        if data.startswith(GZIP):
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path} cannot be read: {error}") from None
     # PowerShell's `>` writes UTF-16.
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
@@ -265,7 +273,7 @@ def _engines(gpu: OutputSection) -> dict[str, Answer]:
         "nvmlDeviceGetPcieReplayCounter": gpu.part("PCI").number("Replays Since Reset"),
         "nvmlDeviceGetCurrentClocksEventReasons": _reasons(gpu),
         "nvmlDeviceGetMemoryInfo": _memory(gpu.part("FB Memory Usage")),
-        "nvmlDeviceGetGridLicensableFeatures": licence.value("License Status", read=_licence),
+        LICENCE_CALL: licence.value("License Status", read=_licence),
     }
 
 
@@ -412,7 +420,7 @@ def _processes(gpu: OutputSection, gi_id: str = WHOLE, ci_id: str = WHOLE) -> di
             of_gpu_instance, of_compute_instance = part.text == gi_id, True
         elif part.name == "Compute instance ID":
             of_compute_instance = part.text == ci_id
-        elif part.name == "Process ID" and of_gpu_instance and of_compute_instance:
+        elif part.name == "Process ID" and part.text.isdecimal() and of_gpu_instance and of_compute_instance:
             memory = OutputSection(parts=part.parts).number("Used GPU Memory", units=smi_output.MEMORY)
             found[KINDS.get(_line(part, "Type"), "Compute")].append(
                 {"pid": int(part.text), "usedGpuMemory": None if is_error(memory) else memory}

@@ -9,6 +9,7 @@ GPU lists after the output, a GPU to reset).
 """
 
 import codecs
+import gzip
 from pathlib import Path
 
 import pynvml
@@ -488,3 +489,27 @@ def test_the_licensed_product_is_not_the_name_of_a_gpu_that_shows_none(tmp_path:
     licence = "    vGPU Software Licensed Product\n        Product Name : A product\n"
     (gpu,) = of_text(tmp_path, HEAD.replace("    Product Name                          : NVIDIA Test\n", "") + licence)
     assert gpu.model_name == ""
+
+
+@pytest.mark.parametrize("pid", ["", ": ", ": <redacted>", ": [Not Found]"])
+def test_a_process_whose_number_is_cut_or_redacted_is_left_out_and_the_rest_is_read(pid: str, tmp_path: Path) -> None:
+    gpu = gpu_of(tmp_path, f"{DRIVER_410}        Process ID                  {pid}")
+    assert [process.pid for process in gpu.processes] == [315406]
+    assert rows(gpu)["POWER_USAGE"] == 58.81
+
+
+def test_a_capture_within_a_compressed_bug_report_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "nvidia-bug-report.log.gz"
+    rule = "_" * 44
+    path.write_bytes(
+        gzip.compress(f"{rule}\n\n/usr/bin/nvidia-smi --query\n\n{SECTIONS_OF_TWO}\n{rule}\n{GPU_LISTS}".encode())
+    )
+    assert [gpu.values["DCGM_FI_DEV_GPU_TEMP"] for gpu in played(path).gpus] == [33, 44]
+
+
+@pytest.mark.parametrize("damage", [slice(2, 40), slice(4, None)])
+def test_a_capture_whose_gzip_is_damaged_is_refused_with_a_sentence(damage: slice, tmp_path: Path) -> None:
+    path = tmp_path / "smi.txt.gz"
+    path.write_bytes(b"\x1f\x8b" + gzip.compress(SECTIONS_OF_TWO.encode())[damage])
+    with pytest.raises(TraceError, match="cannot be read"):
+        read_capture(path)
