@@ -41,5 +41,6 @@ def convert_capture(capture: Capture, *, output: Output) -> None:
     """Make a recording of what `nvidia-smi -q` or `rocm-smi --showallinfo --json` printed, once or several times."""
     if output.exists() and output.samefile(capture):
         raise ConfigurationError(f"--output {output} is the capture; it would be replaced; choose another file")
-    written = recording.write(output, read_capture(capture).moments)
-    typer.echo(f"{output}: {written} moments")
+    found = read_capture(capture)
+    written = recording.write(output, found.moments)
+    typer.echo(f"{output}: {written} moments" + (f"; {found.note}" if found.note else ""))

@@ -2,12 +2,14 @@
 
 `nvidia-smi` prints what NVML answers, so each value becomes the answer of the call that it came from. There are three
 answers without a value: the GPU does not support it (`N/A`), the driver could not read it (`ERR!`, `[Unknown Error]`),
-or the output does not show it: energy, profiling, NVLink, licences, and lines that this driver's version lacks.
+or the output does not show it: energy, profiling, NVLink, and lines that this driver's version lacks.
 """
 
 import codecs
+import gzip
 import re
 import uuid
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +26,17 @@ from kernelcast.exporter.nvml.sampling.labels import BRANDS
 from kernelcast.wire.errors import TraceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
-GPU: Final = re.compile(r"^GPU ([0-9A-Fa-f:.]+)$")
+GPU: Final = re.compile(r"^GPU ([0-9A-Fa-f]+:[0-9A-Fa-f]+:[0-9A-Fa-f]+\.[0-9A-Fa-f])$")
+"""Heading of a GPU's section: its PCI address."""
+ARGUMENTS: Final = re.compile(r" --?\w")
+"""Begin of a process's arguments, which follow its path where the driver read its command line."""
 LETTERED: Final = re.compile(r"^[A-Za-z]?(\d+)[A-Za-z]?$")
 LOST: Final = re.compile(r"\[?gpu is lost\W*", re.IGNORECASE)
 YES: Final = {"Yes": 1, "No": 0}
+GZIP: Final = b"\x1f\x8b"
+"""Begin of a compressed file, such as the `nvidia-bug-report.log.gz` that the driver's script writes."""
+LICENCE_CALL: Final = "nvmlDeviceGetGridLicensableFeatures"
+LICENCES: Final = {"Licensed": 1, "Unlicensed": 0}
 TIME_FORMAT: Final = "%a %b %d %H:%M:%S %Y"
 KINDS: Final = {"C": "Compute", "G": "Graphics", "M+C": "MPSCompute", "C+G": "Compute"}
 WHOLE: Final = "N/A"
@@ -55,6 +64,8 @@ REASONS: Final = {
 }
 ACTIVE: Final = {"Active": 1, "Not Active": 0}
 FABRIC_STATES: Final = {"Not Supported": 0, "Not Started": 1, "In Progress": 2, "Completed": 3}
+NO_CLUSTER: Final = {"cliqueId": 0, "clusterUuid": [0] * 16}
+"""What NVML says of a GPU in no cluster."""
 FABRIC_SUMMARIES: Final = {"Healthy": 1, "Unhealthy": 2, "Limited Capacity": 3}
 FABRIC_HEALTH: Final = {
     "Bandwidth": (0, "Full"),
@@ -84,7 +95,7 @@ SRAM_COUNTS: Final = (
 UNSHOWN_CALLS: Final = (
     ENERGY_CALL.name,
     GPM_SUPPORT_CALL,
-    "nvmlDeviceGetGridLicensableFeatures",
+    LICENCE_CALL,
     *(
         f"nvmlDeviceGetFieldValues:{getattr(pynvml, name)}:{value.scope}"
         for value in FIELD_VALUES
@@ -102,16 +113,22 @@ def read_capture(path: Path) -> Recording:
     """
     try:
         data = path.read_bytes()
-    except OSError as error:
+        if data.startswith(GZIP):
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path} cannot be read: {error}") from None
     # PowerShell's `>` writes UTF-16.
-    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     text = data.decode(encoding, errors="replace").replace("\r\n", "\n")
-    logs = [log for log in smi_output.read_outputs(text) if any(GPU.match(part.name) for part in log.parts)]
+    logs = [log for log in smi_output.read_outputs(text) if _gpus(log)]
     if not logs:
-        raise TraceError(f"{path} holds no output of `nvidia-smi -q`; write one with `nvidia-smi -q > {path}`")
+        raise TraceError(
+            f"{path} holds no output of `nvidia-smi -q`; write one with `nvidia-smi -q > {path}` "
+            "(without -x and --query-gpu)"
+        )
     try:
-        return Recording(tuple(_moments(logs)))
+        whole = _whole(logs)
+        return Recording(tuple(_moments(whole)), _note(whole[-1], is_cut=len(whole) < len(logs)))
     except ValueError as error:
         raise TraceError(f"{path} is no output of `nvidia-smi -q` that can be read: {error}; write it again") from None
 
@@ -124,6 +141,28 @@ def _moments(logs: list[OutputSection]) -> Iterator[RecordedChanges]:
         before = now
 
 
+def _whole(logs: list[OutputSection]) -> list[OutputSection]:
+    """The outputs without a last one that ends earlier than the one before: `-l` leaves it so when it is stopped."""
+    shapes = ["\n".join(f"{gpu.name} {part.name}" for gpu in _gpus(log) for part in gpu.parts) for log in logs[-2:]]
+    is_cut = len(shapes) > 1 and shapes[1] != shapes[0] and shapes[0].startswith(shapes[1])
+    return logs[:-1] if is_cut else logs
+
+
+def _note(log: OutputSection, *, is_cut: bool) -> str:
+    attached, shown = log.number("Attached GPUs"), len(_gpus(log))
+    partial = f"it shows {shown} of {attached} GPUs" if not is_error(attached) and shown < attached else ""
+    return "; ".join(filter(None, ("its last output is cut, and left out" if is_cut else "", partial)))
+
+
+def _gpus(log: OutputSection) -> list[OutputSection]:
+    """The GPUs' sections; the first by each address, because other commands' lists of GPUs may follow the output."""
+    found: dict[str, OutputSection] = {}
+    for part in log.parts:
+        if GPU.match(part.name) and not part.text:
+            found.setdefault(part.name, part)
+    return list(found.values())
+
+
 def _time_ns(log: OutputSection) -> int:
     try:
         parsed = datetime.strptime(log.text_of("Timestamp"), TIME_FORMAT).replace(tzinfo=UTC)
@@ -133,7 +172,7 @@ def _time_ns(log: OutputSection) -> int:
 
 
 def _answers(log: OutputSection) -> Answers:
-    gpus = [part for part in log.parts if GPU.match(part.name)]
+    gpus = _gpus(log)
     answers: Answers = {
         NODE: {
             "nvmlDeviceGetCount": len(gpus),
@@ -157,14 +196,29 @@ def _answers(log: OutputSection) -> Answers:
 def _identity(gpu: OutputSection, instances: list[OutputSection]) -> dict[str, Answer]:
     divided = int(gpu.part("MIG Mode").text_of("Current") == "Enabled")
     return {
-        "nvmlDeviceGetUUID": gpu.text_of("GPU UUID"),
-        "nvmlDeviceGetName": gpu.text_of("Product Name"),
-        "nvmlDeviceGetPciInfo": {"busId": gpu.part("PCI").text_of("Bus Id")},
+        "nvmlDeviceGetUUID": _uuid(gpu),
+        "nvmlDeviceGetName": _shown(gpu, "Product Name"),
+        "nvmlDeviceGetPciInfo": {"busId": _address(gpu)},
         "nvmlDeviceGetMinorNumber": gpu.number("Minor Number"),
         "nvmlDeviceGetMigMode": [divided, divided],
         "nvmlDeviceGetMaxMigDeviceCount": len(instances),
         **({} if divided else _processes(gpu)),
     }
+
+
+def _shown(section: OutputSection, name: str) -> str:
+    """The text of the section's own line; empty where it is not shown, or says that it could not be read."""
+    text = section.part(name).text
+    return text if failure(text) == NOT_SHOWN else ""
+
+
+def _address(gpu: OutputSection) -> str:
+    return _shown(gpu.part("PCI"), "Bus Id") or gpu.name.removeprefix("GPU ")
+
+
+def _uuid(gpu: OutputSection) -> str:
+    """The UUID; without one, as with `-d`, the address tells the GPUs apart."""
+    return _shown(gpu, "GPU UUID") or _address(gpu)
 
 
 def _labels(gpu: OutputSection) -> dict[str, Answer]:
@@ -182,13 +236,22 @@ def _labels(gpu: OutputSection) -> dict[str, Answer]:
     }
 
 
+def _licence(text: str) -> Answer:
+    """NVML's answer for `Licensed (Expiry: …)`, or `Unlicensed (Restricted)`."""
+    state, _, _ = text.partition(" (")
+    if state not in LICENCES:
+        return failure(state)
+    feature = {"featureState": LICENCES[state]}
+    return {"isGridLicenseSupported": 1, "licensableFeaturesCount": 1, "gridLicensableFeatures": [feature]}
+
+
 def _text(section: OutputSection, name: str) -> Answer:
     return section.value(name, read=lambda text: text if failure(text) == NOT_SHOWN and text != "-" else failure(text))
 
 
 def _engines(gpu: OutputSection) -> dict[str, Answer]:
     clocks, power, use = gpu.part("Clocks"), gpu.part("GPU Power Readings", "Power Readings"), gpu.part("Utilization")
-    heat = gpu.part("Temperature")
+    heat, licence = gpu.part("Temperature"), gpu.part("vGPU Software Licensed Product", "GRID Licensed Product")
     # The instantaneous value is what NVML gives where it has no average: before Ampere, and on GA100.
     drawn = power.number("Average Power Draw", "Power Draw", "Instantaneous Power Draw", units=smi_output.POWER)
     limit = power.number("Current Power Limit", "Enforced Power Limit", units=smi_output.POWER)
@@ -198,7 +261,7 @@ def _engines(gpu: OutputSection) -> dict[str, Answer]:
         f"nvmlDeviceGetClockInfo:{pynvml.NVML_CLOCK_SM}": clocks.number("SM", units=smi_output.CLOCK),
         f"nvmlDeviceGetClockInfo:{pynvml.NVML_CLOCK_MEM}": clocks.number("Memory", units=smi_output.CLOCK),
         f"nvmlDeviceGetTemperature:{pynvml.NVML_TEMPERATURE_GPU}": heat.number(
-            "GPU Current Temp", units=smi_output.TEMPERATURE
+            "GPU Current Temp", "Gpu", units=smi_output.TEMPERATURE
         ),
         f"nvmlDeviceGetTemperatureThreshold:{pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN}": slowdown,
         **memory_temperature(heat.number("Memory Current Temp", units=smi_output.TEMPERATURE)),
@@ -210,6 +273,7 @@ def _engines(gpu: OutputSection) -> dict[str, Answer]:
         "nvmlDeviceGetPcieReplayCounter": gpu.part("PCI").number("Replays Since Reset"),
         "nvmlDeviceGetCurrentClocksEventReasons": _reasons(gpu),
         "nvmlDeviceGetMemoryInfo": _memory(gpu.part("FB Memory Usage")),
+        LICENCE_CALL: licence.value("License Status", read=_licence),
     }
 
 
@@ -295,7 +359,9 @@ def _fabric(fabric: OutputSection) -> dict[str, Answer]:
         "healthMask": sum(value << shift for shift, value in mask.items()),
         "healthSummary": FABRIC_SUMMARIES.get(health.text_of("Summary"), 0),
     }
-    return {FABRIC_CALL: together(members, dict)}
+    # Drivers before 550 show the state and the status only.
+    unshown = {name: none for name, none in NO_CLUSTER.items() if members[name] == NOT_SHOWN}
+    return {FABRIC_CALL: together(members | unshown, dict)}
 
 
 def _fault(text: str, fine: str) -> int:
@@ -321,9 +387,9 @@ def _uuid_bytes(text: str) -> Answer:
 def _instance(gpu: OutputSection, instance: OutputSection) -> dict[str, Answer]:
     gi_id, ci_id = instance.text_of("GPU Instance ID") or "0", instance.text_of("Compute Instance ID") or "0"
     return {
-        "nvmlDeviceGetUUID": f"MIG-{gpu.text_of('GPU UUID')}/{gi_id}/{ci_id}",
+        "nvmlDeviceGetUUID": f"MIG-{_uuid(gpu)}/{gi_id}/{ci_id}",
         # The output does not name the profile.
-        "nvmlDeviceGetName": f"{gpu.text_of('Product Name')} MIG ",
+        "nvmlDeviceGetName": f"{_shown(gpu, 'Product Name')} MIG ",
         "nvmlDeviceGetGpuInstanceId": int(gi_id),
         "nvmlDeviceGetMemoryInfo": _memory(instance.part("Shared FB Memory Usage", "FB Memory Usage")),
         **_processes(gpu, gi_id, ci_id),
@@ -335,7 +401,7 @@ def _process_names(gpus: list[OutputSection]) -> dict[str, str]:
     parts = [part for gpu in gpus for part in gpu.part("Processes").parts if part.name == "Process ID"]
     paths = {part.text: _line(part, "Name") for part in parts}
     return {
-        f"nvmlSystemGetProcessName:{pid}": re.split(r"[/\\]", path)[-1]
+        f"nvmlSystemGetProcessName:{pid}": re.split(r"[/\\]", ARGUMENTS.split(path)[0])[-1]
         for pid, path in paths.items()
         if path not in ("", "-") and not path.startswith("[") and failure(path) == NOT_SHOWN
     }
@@ -354,7 +420,7 @@ def _processes(gpu: OutputSection, gi_id: str = WHOLE, ci_id: str = WHOLE) -> di
             of_gpu_instance, of_compute_instance = part.text == gi_id, True
         elif part.name == "Compute instance ID":
             of_compute_instance = part.text == ci_id
-        elif part.name == "Process ID" and of_gpu_instance and of_compute_instance:
+        elif part.name == "Process ID" and part.text.isdecimal() and of_gpu_instance and of_compute_instance:
             memory = OutputSection(parts=part.parts).number("Used GPU Memory", units=smi_output.MEMORY)
             found[KINDS.get(_line(part, "Type"), "Compute")].append(
                 {"pid": int(part.text), "usedGpuMemory": None if is_error(memory) else memory}

@@ -75,9 +75,15 @@ class RecordedChanges:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """All moments, in order; the first is at 0 and has every answer."""
+    """All moments, in order; the first is at 0 and has every answer.
+
+    Attributes:
+        moments: The moments.
+        note: What a capture does not show, for people; empty where there is nothing to say.
+    """
 
     moments: tuple[RecordedChanges, ...]
+    note: str = ""
 
     @property
     def length_ns(self) -> int:

@@ -15,7 +15,8 @@ import pynvml
 
 from kernelcast.exporter.nvml.recordings.recording import ERROR
 
-START: Final = re.compile(r"^=+NVSMI LOG=+ *$", re.MULTILINE)
+START: Final = re.compile(r"^([\t >]*)=+NVSMI LOG=+ *$", re.MULTILINE)
+"""An output's first line, after what stands before each of its lines in a quotation or an indented block."""
 END: Final = re.compile(r"^#{10,}$", re.MULTILINE)
 LINE: Final = re.compile(r"^( *)(\S.*?) *(?:: (.*))?$")
 DEPRECATED: Final = re.compile(r"(?<=\S) +\[deprecated\b.*\]$", re.IGNORECASE)
@@ -42,7 +43,10 @@ FAILURES: Final = (
     (re.compile(r"n/a|not supported|not available.*|.*deprecated.*", re.IGNORECASE), pynvml.NVML_ERROR_NOT_SUPPORTED),
     (re.compile(r"insufficient permissions?", re.IGNORECASE), pynvml.NVML_ERROR_NO_PERMISSION),
     (re.compile(r"not found", re.IGNORECASE), pynvml.NVML_ERROR_NOT_FOUND),
-    (re.compile(r"err!?|.*\berror\b.*|.*\blost\b.*|time(d )?out", re.IGNORECASE), pynvml.NVML_ERROR_UNKNOWN),
+    (
+        re.compile(r"err!?|.*\b(error|lost|requires re(set|start)|not in ready state)\b.*|time(d )?out", re.IGNORECASE),
+        pynvml.NVML_ERROR_UNKNOWN,
+    ),
 )
 """NVML's code by the text in place of a value, with or without brackets."""
 
@@ -105,7 +109,8 @@ class OutputSection:
 
 def read_outputs(text: str) -> list[OutputSection]:
     """Every output of `nvidia-smi -q` in a text."""
-    return [_tree(END.split(part)[0]) for part in START.split(text)[1:]]
+    _, *parts = START.split(text)
+    return [_tree(_bare(END.split(part)[0], before)) for before, part in zip(parts[::2], parts[1::2], strict=True)]
 
 
 def failure(text: str) -> Answer:
@@ -122,6 +127,12 @@ def is_error(answer: Answer) -> bool:
 def together(answers: Mapping[str, Answer], make: Callable[[dict[str, Answer]], Answer]) -> Answer:
     """Make one answer of several values; the first error among them where one has none."""
     return next((answer for answer in answers.values() if is_error(answer)), None) or make(dict(answers))
+
+
+def _bare(text: str, before: str) -> str:
+    """The lines without what stands before each; of an empty line, its trailing spaces may be gone."""
+    lines = text.splitlines()
+    return "\n".join("" if line.strip() == before.strip() else line.removeprefix(before) for line in lines)
 
 
 def _number(text: str, units: Units) -> Answer:

@@ -2,19 +2,27 @@
 
 Sections marked MIT are from utkuozdemir/nvidia_gpu_exporter, `internal/captures`; those marked Apache-2.0 from
 thamada/gls, `gls/*_smi.py`; shortened. The others have the words of their driver, and values of ours.
+
+The shapes of what people write into issues, notebooks and reports are from NVIDIA/nvidia-docker#464 (375: no name),
+leptonai/gpud (535: fabric in two lines), NVIDIA/gpu-operator#220 and #628 (licences) and public notes (`-d` sections,
+GPU lists after the output, a GPU to reset).
 """
 
 import codecs
+import gzip
 from pathlib import Path
 
 import pynvml
 import pytest
+from typer.testing import CliRunner
 
 from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture
 from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.replay.command import replay
+from kernelcast.wire.errors import TraceError
 
 HEAD = """
 ==============NVSMI LOG==============
@@ -254,6 +262,9 @@ def test_memory_that_an_old_driver_does_not_print_is_absent_and_not_zero(tmp_pat
         ("Unknown Error", "error"),
         ("[Unknown Error]", "error"),
         ("[GPU is lost]", "error"),
+        ("[GPU requires reset]", "error"),
+        ("GPU requires restart", "error"),
+        ("System is not in ready state", "error"),
         ("GPU is lost", "error"),
     ],
 )
@@ -316,3 +327,189 @@ def test_a_driver_before_535_gives_the_clock_reasons_by_the_older_call(tmp_path:
     nvml.answers["0"]["nvmlDeviceGetCurrentClocksThrottleReasons"] = 0x8
     assert rows(sampler.sample(10**12).gpus[0])["CLOCKS_EVENT_REASONS"] == 0x8
     sampler.close()
+
+
+SECTIONS_OF_TWO = """
+==============NVSMI LOG==============
+
+Timestamp                                 : Thu Jun 13 17:51:27 2024
+Driver Version                            : 555.42.02
+CUDA Version                              : 12.5
+
+Attached GPUs                             : 2
+GPU 00000000:12:00.0
+    Temperature
+        GPU Current Temp                  : 33 C
+    ECC Errors
+        Unrepairable Memory               : No
+
+GPU 00000000:13:00.0
+    Temperature
+        GPU Current Temp                  : 44 C
+    ECC Errors
+        Unrepairable Memory               : Yes
+"""
+GPU_LISTS = """
+# nvidia-smi nvlink --status
+GPU 0: NVIDIA A100-PCIE-40GB (UUID: GPU-3fb142e7-7102-c7ac-bd5a-fc829e11ed84)
+         Link 0: 26.562 GB/s
+GPU 1: NVIDIA A100-PCIE-40GB (UUID: GPU-14ac2834-0d81-0508-69eb-e25264c08d21)
+# nvidia-smi vgpu -q
+GPU 00000000:12:00.0
+    Active vGPUs                          : 1
+    Temperature
+        GPU Current Temp                  : 99 C
+"""
+
+
+def of_text(tmp_path: Path, text: str) -> tuple[GpuReading, ...]:
+    path = tmp_path / "notes.md"
+    path.write_text(text)
+    return played(path).gpus
+
+
+@pytest.mark.parametrize("prefix", ["    ", "\t\t", "> ", ">     "], ids=["indented", "tabs", "quoted", "both"])
+def test_an_output_that_was_indented_or_quoted_is_read_as_the_bare_one(prefix: str, tmp_path: Path) -> None:
+    bare = HEAD.format(versions="Driver Version : 410.72") + DRIVER_410.replace("    Utilization", "\n    Utilization")
+    moved = "".join(f"{prefix}{line}".rstrip() + "\n" for line in bare.splitlines())
+    notes = f"```python\n!nvidia-smi -q\n```\n{moved}\nThe card was idle.\n"
+    (gpu,) = of_text(tmp_path, notes)
+    (expected,) = of_text(tmp_path, bare)
+    assert (gpu.values, gpu.absent, gpu.processes) == (expected.values, expected.absent, expected.processes)
+    assert "DCGM_FI_DEV_GPU_UTIL" in gpu.values
+
+
+def test_gpus_that_other_commands_list_after_the_output_are_not_further_gpus(tmp_path: Path) -> None:
+    found = of_text(tmp_path, SECTIONS_OF_TWO + GPU_LISTS)
+    assert [(gpu.index, gpu.values["DCGM_FI_DEV_GPU_TEMP"]) for gpu in found] == [("0", 33), ("1", 44)]
+
+
+def test_gpus_without_a_uuid_are_told_apart_by_the_address_of_their_heading(tmp_path: Path) -> None:
+    first, second = of_text(tmp_path, SECTIONS_OF_TWO)
+    assert (first.pci_bus_id, second.pci_bus_id) == ("00000000:12:00.0", "00000000:13:00.0")
+    assert (first.uuid, second.uuid) == (first.pci_bus_id, second.pci_bus_id)
+    assert ([one.value for one in first.health], [one.value for one in second.health]) == ([0], [1])
+
+
+@pytest.mark.parametrize("text", ["Unknown Error", "[GPU is lost]", "N/A"])
+def test_an_error_in_place_of_the_name_or_uuid_is_neither(text: str, tmp_path: Path) -> None:
+    head = HEAD.format(versions="Driver Version : 375.26").replace("NVIDIA Test", text).replace("GPU-1", text)
+    (gpu,) = of_text(tmp_path, head + DRIVER_410)
+    assert (gpu.model_name, gpu.uuid) == ("", "00000000:01:00.0")
+
+
+def test_a_fabric_of_which_only_state_and_status_are_shown_has_these(tmp_path: Path) -> None:
+    gpu = gpu_of(tmp_path, "    Fabric\n        State : In Progress\n        Status : Success\n")
+    (fabric,) = gpu.health
+    assert (fabric.labels["state"], fabric.labels["status"]) == ("in_progress", "success")
+
+
+def test_the_temperature_of_a_driver_before_340_is_read(tmp_path: Path) -> None:
+    assert rows(gpu_of(tmp_path, "    Temperature\n        Gpu                     : 62 C\n")) == {"GPU_TEMP": 62}
+
+
+def test_a_process_whose_arguments_are_printed_is_named_by_its_program(tmp_path: Path) -> None:
+    shown = "/opt/google/chrome/chrome --type=gpu-process --gpu-preferences=WAAA/AAA= --shared-files"
+    (process,) = gpu_of(tmp_path, DRIVER_410.replace("/usr/bin/python", shown)).processes
+    assert process.name == "chrome"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['<?xml version="1.0" ?>\n<nvidia_smi_log>\n<gpu id="00000000:84:00.0">\n', "index, temperature.gpu\n0, 38\n"],
+    ids=["XML", "CSV"],
+)
+def test_what_another_option_printed_is_refused_with_the_command_to_use(text: str, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"`nvidia-smi -q > \S+` \(without -x and --query-gpu\)"):
+        of_text(tmp_path, text)
+
+
+def test_a_capture_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (first, _) = of_text(tmp_path, "\ufeff" + SECTIONS_OF_TWO.lstrip())
+    assert rows(first) == {"GPU_TEMP": 33}
+
+
+@pytest.mark.parametrize(
+    "kept", ["GPU 00000000:13:00.0", "GPU 00000000:13:00.0\n    Temp", "GPU 00000000:13:00.0\n    Temperature"]
+)
+def test_a_last_output_that_a_stopped_loop_cut_is_left_out(kept: str, tmp_path: Path) -> None:
+    path = tmp_path / "loop.txt"
+    later = SECTIONS_OF_TWO.replace("17:51:27", "17:51:28")
+    path.write_text(SECTIONS_OF_TWO + later[: later.index(kept) + len(kept)])
+    recording = read_capture(path)
+    assert len(recording.moments) == 1
+    assert recording.note == "its last output is cut, and left out"
+
+
+def test_a_last_output_without_a_gpu_that_others_follow_is_a_moment(tmp_path: Path) -> None:
+    path = tmp_path / "loop.txt"
+    first, second = SECTIONS_OF_TWO.split("\nGPU 00000000:13:00.0")
+    path.write_text(SECTIONS_OF_TWO + first[: first.index("GPU 00000000:12:00.0")] + "GPU 00000000:13:00.0" + second)
+    recording = read_capture(path)
+    assert len(recording.moments) == 2
+    assert recording.moments[1].changed[""]["nvmlDeviceGetCount"] == 1
+
+
+def test_a_last_output_of_other_sections_is_a_moment(tmp_path: Path) -> None:
+    path = tmp_path / "sections.txt"
+    head, _ = SECTIONS_OF_TWO.split("GPU 00000000:12:00.0")
+    clocks = head + "GPU 00000000:12:00.0\n    Clocks\n        SM : 300 MHz\n"
+    path.write_text(SECTIONS_OF_TWO + clocks)
+    recording = read_capture(path)
+    assert len(recording.moments) == 2
+    assert recording.moments[1].changed["0"][f"nvmlDeviceGetClockInfo:{pynvml.NVML_CLOCK_SM}"] == 300
+
+
+def test_a_capture_of_some_of_the_gpus_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "smi.txt"
+    path.write_text(SECTIONS_OF_TWO[: SECTIONS_OF_TWO.index("\nGPU 00000000:13:00.0")])
+    done = CliRunner().invoke(replay, ["capture", str(path), "--output", str(tmp_path / "node.jsonl")])
+    assert done.output.replace("\n", " ").strip().endswith("1 moments; it shows 1 of 2 GPUs")
+
+
+@pytest.mark.parametrize(
+    ("section", "status", "licensed"),
+    [
+        ("vGPU Software Licensed Product", "Licensed", 1),
+        ("vGPU Software Licensed Product", "Licensed (Expiry: 2023-1-31 11:32:22 GMT)", 1),
+        ("vGPU Software Licensed Product", "Unlicensed", 0),
+        ("vGPU Software Licensed Product", "Unlicensed (Restricted)", 0),
+        ("GRID Licensed Product", "Licensed", 1),
+        ("vGPU Software Licensed Product", "N/A (Expiry: N/A)", None),
+        ("vGPU Software Licensed Product", "Unknown Error", None),
+    ],
+)
+def test_a_guests_licence_is_read(section: str, status: str, licensed: int | None, tmp_path: Path) -> None:
+    gpu = gpu_of(tmp_path, f"    {section}\n        Product Name : A product\n        License Status : {status}\n")
+    assert gpu.values.get("DCGM_FI_DEV_VGPU_LICENSE_STATUS") == licensed
+    assert gpu.model_name == "NVIDIA Test"
+
+
+def test_the_licensed_product_is_not_the_name_of_a_gpu_that_shows_none(tmp_path: Path) -> None:
+    licence = "    vGPU Software Licensed Product\n        Product Name : A product\n"
+    (gpu,) = of_text(tmp_path, HEAD.replace("    Product Name                          : NVIDIA Test\n", "") + licence)
+    assert gpu.model_name == ""
+
+
+@pytest.mark.parametrize("pid", ["", ": ", ": <redacted>", ": [Not Found]"])
+def test_a_process_whose_number_is_cut_or_redacted_is_left_out_and_the_rest_is_read(pid: str, tmp_path: Path) -> None:
+    gpu = gpu_of(tmp_path, f"{DRIVER_410}        Process ID                  {pid}")
+    assert [process.pid for process in gpu.processes] == [315406]
+    assert rows(gpu)["POWER_USAGE"] == 58.81
+
+
+def test_a_capture_within_a_compressed_bug_report_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "nvidia-bug-report.log.gz"
+    rule = "_" * 44
+    path.write_bytes(
+        gzip.compress(f"{rule}\n\n/usr/bin/nvidia-smi --query\n\n{SECTIONS_OF_TWO}\n{rule}\n{GPU_LISTS}".encode())
+    )
+    assert [gpu.values["DCGM_FI_DEV_GPU_TEMP"] for gpu in played(path).gpus] == [33, 44]
+
+
+@pytest.mark.parametrize("damage", [slice(2, 40), slice(4, None)])
+def test_a_capture_whose_gzip_is_damaged_is_refused_with_a_sentence(damage: slice, tmp_path: Path) -> None:
+    path = tmp_path / "smi.txt.gz"
+    path.write_bytes(b"\x1f\x8b" + gzip.compress(SECTIONS_OF_TWO.encode())[damage])
+    with pytest.raises(TraceError, match="cannot be read"):
+        read_capture(path)
