@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
     device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if on_gpu else "cpu")
     if "RANK" in os.environ:
         dist.init_process_group()
-    probe.start("pytorch-training", source="" if on_gpu else "simulated")
+    probe.start("pytorch-training", source="" if on_gpu else "cpu")
     batch_size = probe.tunable("batch_size", [32, 64, 128], 64, scope="collective", granularity="epoch", agree=agree)
     model = nn.Sequential(nn.Linear(FEATURES, 512), nn.ReLU(), nn.Linear(512, 1)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

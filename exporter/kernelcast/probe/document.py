@@ -7,6 +7,7 @@ import ast
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -56,6 +57,7 @@ PUBLIC_MEMBERS: Final = MappingProxyType(
 _CONSTRUCTORS: Final = frozenset(("Args", name) for name in PUBLIC_MEMBERS)
 """Arguments that only the package itself passes."""
 MAX_CHARACTERS: Final = 100
+_BLOCK: Final = re.compile(r" ::\n\n((?:(?: {4}.*)?(?:\n|$))+)")
 _MODULES: Final = re.compile(r"(?:\w+\.)+(?=\w)|[~+](?=\w)")
 _SECTIONS: Final = frozenset({"Args", "Attributes", "Returns", "Raises"})
 _PREAMBLE: Final = """\
@@ -108,7 +110,7 @@ def sections(text: str) -> Docstring:
         if line.rstrip(":") in _SECTIONS and line.endswith(":"):
             section, item = line[:-1], ""
         elif not section:
-            paragraphs.append(line.strip())
+            paragraphs.append(line.rstrip())
         elif section == "Returns":
             found.returns = f"{found.returns} {line.strip()}".strip()
         elif line.startswith("    ") and not line.startswith("     "):
@@ -116,8 +118,13 @@ def sections(text: str) -> Docstring:
             found.items.setdefault(section, {})[item] = rest
         elif line.strip():
             found.items[section][item] += f" {line.strip()}"
-    found.summary, _, found.body = "\n".join(paragraphs).strip().partition("\n\n")
+    found.summary, _, found.body = _fenced("\n".join(paragraphs).strip()).partition("\n\n")
     return found
+
+
+def _fenced(text: str) -> str:
+    """Text of a docstring with its indented blocks, which ` ::` begins, as Markdown's blocks of Python."""
+    return _BLOCK.sub(lambda block: f"\n\n```python\n{textwrap.dedent(block[1]).rstrip()}\n```\n\n", text).rstrip()
 
 
 def signature(name: str, thing: Any) -> str:
@@ -174,7 +181,8 @@ def _parameters(shown: inspect.Signature) -> Iterator[str]:
             starred = True
             yield "*"
         default = "" if one.default is inspect.Parameter.empty else f" = {one.default!r}"
-        yield f"{one.name}: {_annotation(one.annotation)}{default}"
+        stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(one.kind, "")
+        yield f"{stars}{one.name}: {_annotation(one.annotation)}{default}"
 
 
 def _annotation(annotation: Any) -> str:

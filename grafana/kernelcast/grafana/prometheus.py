@@ -53,12 +53,12 @@ def jobs(site: Site) -> Sequence[tuple[str, Targets]]:
 def of_series(job: str, site: Site) -> dict[str, Any]:
     """Settings for a job's series: honoured labels and dropped metrics.
 
-    Without a bridge nothing reaches Prometheus through Kafka, so that an exporter's own page is kept whole, with the
+    Without a bridge nothing reaches Prometheus through Kafka, so that the daemons' own pages are kept whole, with the
     labels of the programs and GPUs.
     """
     if job == site.jobs.dcgm_exporter:
         return {"metric_relabel_configs": [_HOSTNAME]}
-    if job == site.jobs.bridge or (job == site.jobs.exporter and not site.bridge.targets):
+    if job == site.jobs.bridge or not site.bridge.targets:
         return {"honor_labels": True}
     dropped = {"source_labels": ["__name__"], "regex": TRAVELS, "action": "drop"}
     return {"metric_relabel_configs": [dropped]}

@@ -115,6 +115,20 @@ def test_prometheus_config_is_ready_to_run() -> None:
     assert [job["job_name"] for job in document["scrape_configs"]] == ["kernelcast-bridge", "kernelcast-predictor"]
 
 
+@pytest.mark.parametrize("daemon", ["exporter", "predictor"])
+def test_the_page_of_a_daemon_that_is_named_alone_is_kept_whole_and_no_bridge_is_scraped(daemon: str) -> None:
+    code, said = call("prometheus-config", f"--{daemon}", "node:1", "--alertmanager", "h:3")
+    (job,) = yaml.safe_load(said)["scrape_configs"]
+    assert (code, job["job_name"]) == (0, f"kernelcast-{daemon}")
+    assert (job["honor_labels"], "metric_relabel_configs" in job) == (True, False)
+
+
+def test_an_alertmanager_alone_changes_no_daemon() -> None:
+    _, said = call("prometheus-config", "--alertmanager", "h:3")
+    jobs = {job["job_name"] for job in yaml.safe_load(said)["scrape_configs"]}
+    assert {"kernelcast-bridge", "kernelcast-exporter", "kernelcast-predictor"} <= jobs
+
+
 def test_alertmanager_config_takes_the_webhook() -> None:
     code, said = call("alertmanager-config", "--webhook-url", "http://b:1/api/v1/alerts", "--profile", "demo")
     document = yaml.safe_load(said)

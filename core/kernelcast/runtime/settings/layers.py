@@ -76,8 +76,9 @@ def gather(
     """Merge all sources to the input that `model` validates.
 
     Raises:
-        ConfigurationError: The file cannot be read, or has an unknown section.
+        ConfigurationError: The file cannot be read, or it or a variable names an unknown section.
     """
+    _check_variables(environ, SECTIONS | {section})
     layers = Layers(section)
     for name, info in model.model_fields.items():
         if isinstance(info.default, BaseModel):
@@ -158,6 +159,17 @@ def _put_section(layers: Layers, model: type[BaseModel], keys: Keys, content: An
 
 def _may_be_null(info: FieldInfo | None) -> bool:
     return info is not None and type(None) in get_args(info.annotation)
+
+
+def _check_variables(environ: Mapping[str, str], known: AbstractSet[str]) -> None:
+    """Raise an error where a variable that names a setting (`KERNELCAST_SECTION__KEY`) has an unknown section."""
+    unknown = []
+    for variable in sorted(environ):
+        named, separator, _ = variable.removeprefix(ENVIRONMENT_PREFIX).partition("__")
+        if variable.startswith(ENVIRONMENT_PREFIX) and separator and named.lower() not in known:
+            unknown.append(f"{named.lower()} is not a section ({variable}){did_you_mean(named.lower(), known)}")
+    if unknown:
+        raise ConfigurationError("\n".join(unknown))
 
 
 def _environment(section: str, environ: Mapping[str, str]) -> Iterator[tuple[Keys, str, str]]:

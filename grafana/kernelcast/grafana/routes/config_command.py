@@ -24,12 +24,8 @@ def prometheus_config(  # noqa: PLR0913  one per option
     bridges: Annotated[
         Addresses, typer.Option("--bridge", metavar="HOST:PORT", help="A bridge; may be repeated.")
     ] = None,
-    exporters: Annotated[
-        Addresses, typer.Option("--exporter", metavar="HOST:PORT", help="An exporter, for its own health.")
-    ] = None,
-    predictors: Annotated[
-        Addresses, typer.Option("--predictor", metavar="HOST:PORT", help="A predictor, for its own health.")
-    ] = None,
+    exporters: Annotated[Addresses, typer.Option("--exporter", metavar="HOST:PORT", help="An exporter.")] = None,
+    predictors: Annotated[Addresses, typer.Option("--predictor", metavar="HOST:PORT", help="A predictor.")] = None,
     alertmanager_address: Annotated[
         str | None, typer.Option("--alertmanager", metavar="HOST:PORT", help="Where alerts go.")
     ] = None,
@@ -104,13 +100,14 @@ def _checked(site: Site) -> Site:
 
 
 def _of_addresses(site: Site, named: dict[str, Addresses], *, only: bool) -> Site:
-    """A site with the addresses that were given; with `only`, services without one are left out if any was given."""
+    """A site with the addresses that were given; with `only`, services without one are left out if a daemon's was."""
     given = {name: tuple(targets) for name, targets in named.items() if targets}
+    only = only and not given.keys() <= {"alertmanager"}
     for name in named:
         service: Targets = getattr(site, name)
         if name in given:
             site = replace(site, **{name: replace(service, targets=given[name])})  # type: ignore[arg-type]
-        elif only and given and name != "bridge":
+        elif only:
             site = replace(site, **{name: Targets()})  # type: ignore[arg-type]
     return site
 

@@ -109,6 +109,13 @@ def test_an_error_names_the_command_line() -> None:
         read(flags={"web.listen_address": "1"})
 
 
+def test_a_variable_of_an_unknown_section_is_refused_and_one_of_another_daemon_is_not() -> None:
+    others = {"KERNELCAST_EXPORTER__INTERVAL_SECONDS": "3", "KERNELCAST_CUPTI": "1", "KERNELCAST_BRIDGE_PORT": "tcp"}
+    assert read(environ=others) == ExampleSettings()
+    with pytest.raises(ConfigurationError, match=r"exportr is not a section \(KERNELCAST_EXPORTR__X\).*exporter"):
+        read(environ={"KERNELCAST_EXPORTR__X": "3"})
+
+
 def test_secrets_of_librdkafka_can_come_from_the_environment() -> None:
     settings = read(environ={"KERNELCAST_KAFKA__PROPERTIES__SASL_PASSWORD": "hunter2"})
 
