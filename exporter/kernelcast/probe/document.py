@@ -181,7 +181,7 @@ def _parameters(shown: inspect.Signature) -> Iterator[str]:
             starred = True
             yield "*"
         default = "" if one.default is inspect.Parameter.empty else f" = {one.default!r}"
-        stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(one.kind, "")
+        stars = "**" if one.kind is inspect.Parameter.VAR_KEYWORD else ""
         yield f"{stars}{one.name}: {_annotation(one.annotation)}{default}"
 
 
