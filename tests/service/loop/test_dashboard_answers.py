@@ -92,6 +92,8 @@ RECORDED = (
     (hours.COST, {"namespace": "a-namespace", "part": hours.COMPUTING}),
     (hours.WATTS, {"namespace": "a-namespace"}),
     (hours.UTILIZATION, {"program": "a-program", "precision": "bf16"}),
+    (hours.GPU_SECONDS_PER_ITEM, {"program": "a-program", "modelName": "a-modelName", "precision": "bf16"}),
+    (hours.JOULES_PER_ITEM, {"program": "a-program", "modelName": "a-modelName", "precision": "bf16"}),
     (standing.STILL, OF_STANDING),
     (standing.HOLDER, OF_STANDING),
     (serving.SHARED, OF_SERVER | {"gpu": "0", "program": "a-program"}),
