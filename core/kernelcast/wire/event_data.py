@@ -1,8 +1,8 @@
-"""The data of events: frozen dataclasses as JSON and back, by the types that their fields declare.
+"""The data of events and frames: frozen dataclasses as JSON and back, by the types that their fields declare.
 
 `to_data` writes every field. `from_data` reads a field by its type, and refuses what JSON may hold in its place: a text
 for a number, NaN, an integer beyond 64 bits. It ignores fields that it does not know, so that a newer writer can add
-some; a field with a default may be absent.
+some; a field with a default may be absent. A class that JSON holds otherwise has a class method `from_data`.
 
 >>> @dataclass(frozen=True)
 ... class Measured:
@@ -89,6 +89,9 @@ def _reader(kind: Any) -> _Reader:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is not None:
         return _generic(origin, arguments)
+    if hasattr(kind, "from_data"):
+        own: _Reader = kind.from_data
+        return own
     if is_dataclass(kind):
         return _record(kind)
     if issubclass(kind, Enum):

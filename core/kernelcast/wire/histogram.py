@@ -8,9 +8,9 @@ so the conversion to classic bounds is exact, never interpolated.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 SCALE: Final = 3
 BUCKETS_PER_DOUBLING: Final = 2**SCALE
@@ -65,6 +65,25 @@ class DurationTotals:
     sum_squares_ns2: int = 0
     zero_count: int = 0
     buckets: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_data(cls, values: Mapping[str, Any]) -> "DurationTotals":
+        """Return the durations that JSON holds, in which texts name the buckets.
+
+        Raises:
+            ValueError: A number is no count, or the buckets do not add up to `count`.
+        """
+        buckets = {int(index): count for index, count in values["buckets"].items()}
+        count, sum_ns, squares, zero_count = (
+            values[name] for name in ("count", "sum_ns", "sum_squares_ns2", "zero_count")
+        )
+        totals = cls(count, sum_ns, squares, zero_count, buckets)
+        numbers = (count, sum_ns, squares, zero_count, *buckets.values())
+        if not all(type(number) is int and number >= 0 for number in numbers):
+            raise ValueError("durations are no whole numbers from 0 on")
+        if totals.zero_count + sum(buckets.values()) != totals.count:
+            raise ValueError(f"durations count {totals.count} but their buckets do not add up to it")
+        return totals
 
     def observe(self, duration_ns: int, times: int = 1) -> None:
         """Add one duration in nanoseconds, `times` over."""

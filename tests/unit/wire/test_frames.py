@@ -206,6 +206,17 @@ def test_a_field_of_the_wrong_type_is_refused(body: dict[str, object]) -> None:
         frames.decode(packet)
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [{"memcpy": [["h2d", "true", 1]]}, {"sync": [["stream", "1", 2]]}, {"phases": [7]}, {"steps": 1.5}],
+    ids=["cell missing", "text for a number", "no row", "half a step"],
+)
+def test_rows_of_another_shape_are_refused(rows: dict[str, object]) -> None:
+    body = json.dumps({"device": 0, **rows}).encode()
+    with pytest.raises(FrameError, match=f"Counters frame is malformed: {next(iter(rows))} is"):
+        frames.decode(frames.HEADER.pack(frames.MAGIC, 2, frames.Counters.TYPE) + body)
+
+
 def test_another_protocol_version_says_what_to_do() -> None:
     with pytest.raises(FrameError, match="install the same kernelcast"):
         frames.decode(frames.HEADER.pack(frames.MAGIC, 9, 1))
@@ -220,5 +231,5 @@ def test_confirmed_ids_that_are_no_texts_are_refused(event_ids: bytes) -> None:
 @pytest.mark.parametrize("kind", [frames.HintFrame, frames.OutcomeFrame])
 @pytest.mark.parametrize("event", [b"[]", b"7", b"null", b'"hint"'])
 def test_an_event_that_is_no_object_is_refused_and_reaches_no_reader(kind: Any, event: bytes) -> None:
-    with pytest.raises(FrameError, match=r"event is .*, not dict"):
+    with pytest.raises(FrameError, match=r"event is .*: it is not an object"):
         frames.decode(frames.HEADER.pack(frames.MAGIC, 2, kind.TYPE) + b'{"event":' + event + b"}")

@@ -10,30 +10,25 @@ a `Bye`, which are magic, version 2, type 8, then JSON with the reason "exit":
 import json
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
-from sys import float_info
 from typing import Any, Final, TypeVar
 
 from kernelcast.wire.errors import FrameError
+from kernelcast.wire.event_data import UNREADABLE, from_data, to_data
 from kernelcast.wire.frames.messages import (
     Bye,
     Counters,
-    DeviceClaim,
     Frame,
     Hello,
     HintFrame,
-    KernelName,
     Names,
     OutcomeFrame,
     OutcomesConfirmed,
     Reception,
     StacksRequest,
     Status,
-    TunableClaim,
     Tunables,
 )
 from kernelcast.wire.frames.rows import KernelRows, VariantRows, pack, unpack
-from kernelcast.wire.histogram import DurationTotals
 
 MAGIC: Final = b"KC"
 PROTOCOL_VERSION: Final = 2
@@ -52,12 +47,6 @@ _CONTROL: Final = {
     )
 }
 _PACKED: Final[dict[int, type[KernelRows | VariantRows]]] = {kind.TYPE: kind for kind in (KernelRows, VariantRows)}
-_NESTED: Final[dict[str, type[Any]]] = {"devices": DeviceClaim, "names": KernelName, "tunables": TunableClaim}
-"""Classes of the records in a field, by the field's name."""
-_DURATIONS: Final = frozenset({"launch_gaps", "step_durations"})
-"""Fields that hold `DurationTotals`."""
-_KINDS: Final[dict[Any, tuple[type, ...]]] = {int: (int,), str: (str,), float: (int, float), dict[str, Any]: (dict,)}
-"""Types that JSON may give for a declared type; a bool is never a number."""
 _Item = TypeVar("_Item")
 
 
@@ -71,7 +60,7 @@ def encode(frame: Frame) -> Iterator[bytes]:
     if isinstance(frame, KernelRows | VariantRows):
         yield from (head + body for body in pack(frame, MAX_FRAME_BYTES - HEADER.size))
         return
-    body = json.dumps(asdict(frame), separators=(",", ":"), ensure_ascii=False).encode()
+    body = json.dumps(to_data(frame), separators=(",", ":"), ensure_ascii=False).encode()
     if len(head) + len(body) <= MAX_FRAME_BYTES:
         yield head + body
     elif isinstance(frame, Names) and len(frame.names) > 1:
@@ -116,54 +105,10 @@ def _decode_control(kind: type[Any], body: bytes) -> Frame:
         values = json.loads(body)
         # JSON can spell half a surrogate pair, which no label, record key or protobuf text can hold.
         json.dumps(values, ensure_ascii=False).encode()
-        known = {item.name for item in fields(kind)}
-        arguments = {name: _from_json(name, value) for name, value in values.items() if name in known}
-        frame: Frame = kind(**arguments)
-        _check_types(frame)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        frame: Frame = from_data(kind, values)
+    except UNREADABLE as error:
         raise FrameError(f"{kind.__name__} frame is malformed: {error}; it is ignored") from error
     return frame
-
-
-def _check_types(frame: Any) -> None:
-    """Raise where a field has another type, or a number is infinite, NaN or beyond 64 bits."""
-    for item in fields(frame):
-        value = getattr(frame, item.name)
-        allowed = _KINDS.get(item.type)
-        if allowed and (not isinstance(value, allowed) or isinstance(value, bool)):
-            raise TypeError(f"{item.name} is {value!r}, not {allowed[-1].__name__}")
-        if isinstance(value, int) and not -(2**63) <= value < 2**64:
-            raise ValueError(f"{item.name} is {value}, beyond 64 bits")
-        if isinstance(value, float) and not abs(value) <= float_info.max:
-            raise ValueError(f"{item.name} is {value}, not a number")
-
-
-def _from_json(name: str, value: Any) -> Any:
-    """Convert the value of a field from JSON: lists to tuples, nested records to their classes."""
-    if name in _DURATIONS and value is not None:
-        return _durations_from_json(value)
-    if not isinstance(value, list):
-        return value
-    kind = _NESTED.get(name)
-    if kind is None:
-        return tuple(_from_json("", item) for item in value)
-    known = {item.name for item in fields(kind)}
-    items = tuple(kind(**{key: _from_json(key, part) for key, part in item.items() if key in known}) for item in value)
-    for item in items:
-        _check_types(item)
-    return items
-
-
-def _durations_from_json(value: dict[str, Any]) -> DurationTotals:
-    buckets = {int(index): count for index, count in value["buckets"].items()}
-    count, sum_ns, squares, zero_count = (value[name] for name in ("count", "sum_ns", "sum_squares_ns2", "zero_count"))
-    numbers = (count, sum_ns, squares, zero_count, *buckets.values())
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError("durations are no whole numbers from 0 on")
-    totals = DurationTotals(count, sum_ns, squares, zero_count, buckets)
-    if totals.zero_count + sum(buckets.values()) != totals.count:
-        raise ValueError(f"durations count {totals.count} but their buckets do not add up to it")
-    return totals
 
 
 def _halves(items: Sequence[_Item]) -> tuple[tuple[_Item, ...], tuple[_Item, ...]]:
