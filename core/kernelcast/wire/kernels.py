@@ -13,9 +13,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-NORMALISATION_VERSION: Final = 2
-"""Changes whenever `normalise` would give an existing kernel another identity."""
-
 OTHER: Final = "other"
 """The `kernel` label of all kernels beyond the limit of kernels for a program and GPU (`exporter.kernels`).
 

@@ -3,7 +3,6 @@
 from tests.support.bridge.fleet import come_from, exposed_store
 
 from kernelcast.bridge.expose.formats import openmetrics
-from kernelcast.bridge.expose.own import OPENMETRICS_END
 from kernelcast.bridge.inputs.prometheus.text import PrometheusText
 from kernelcast.bridge.series.store import SeriesStore
 
@@ -21,4 +20,4 @@ def stored(*pages: bytes) -> SeriesStore:
 
 
 def openmetrics_of(store: SeriesStore, *, created: bool = False) -> bytes:
-    return b"".join(openmetrics(store.snapshot(), created=created)) + OPENMETRICS_END
+    return b"".join(openmetrics(store.snapshot(), created=created)) + b"# EOF\n"

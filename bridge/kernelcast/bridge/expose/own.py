@@ -15,7 +15,6 @@ from kernelcast.bridge.layouts.view import SeriesView
 from kernelcast.columnar.encoding.fields import varint
 from kernelcast.runtime.instruments import WithoutCreated
 
-OPENMETRICS_END: Final = b"# EOF\n"
 _SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 """Suffix that text adds to a family's name, by prometheus_client's type."""
 _SINGLE_VALUES: Final = {

@@ -5,7 +5,6 @@ from typing import Annotated, Final, Literal
 from kernelcast.runtime.settings.service import Remedy, Section
 
 WITH_SUFFIXES: Final = "UnderscoreEscapingWithSuffixes"
-WITHOUT_SUFFIXES: Final = "UnderscoreEscapingWithoutSuffixes"
 
 
 class TranslationSettings(Section):

@@ -28,8 +28,6 @@ _GONE = (
     RELEASE_FIRST,
     "Reset the GPU, or reboot. If it fails again afterwards, check power, riser and slot, then replace the GPU.",
 )
-_POWER_CAP_BIT = 4
-"""NVML API reference, nvmlClocksEventReasons: 0x4, the power cap."""
 _REPLAYS_PER_MINUTE = 8
 """DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_PCIREPLAY_RATE, above which its health check warns."""
 _SINGLE_BITS_PER_MINUTE = 10

@@ -13,7 +13,7 @@ from tests.support.bridge.histograms import Shown, explicit, exponential
 
 from kernelcast.bridge.expose.formats import openmetrics
 from kernelcast.bridge.expose.negotiate import Format
-from kernelcast.bridge.expose.own import OPENMETRICS_END, OwnMetrics
+from kernelcast.bridge.expose.own import OwnMetrics
 from kernelcast.bridge.layouts.exemplars import Exemplar
 from kernelcast.bridge.layouts.layout import StoreSnapshot
 from kernelcast.bridge.layouts.view import ALL
@@ -24,7 +24,7 @@ from kernelcast.wire.catalogue import Kind
 
 
 def written(snapshot: StoreSnapshot, *, created: bool = False) -> str:
-    return (b"".join(openmetrics(snapshot, created=created)) + OPENMETRICS_END).decode()
+    return (b"".join(openmetrics(snapshot, created=created)) + b"# EOF\n").decode()
 
 
 def read(snapshot: StoreSnapshot, *, created: bool = False) -> dict[str, Any]:
@@ -167,6 +167,6 @@ def test_the_processes_own_metrics_close_the_page() -> None:
     store = exposed_store()
     store.apply(decoded([Point(0, 1.5, 1)]), come_from(), Known(lambda _: gauge()))
     body = b"".join(openmetrics(store.snapshot())) + OwnMetrics(registry).page(Format.OPENMETRICS, ALL)
-    assert body.endswith(OPENMETRICS_END)
+    assert body.endswith(b"# EOF\n")
     found = {family.name: family.type for family in parsed(body.decode())}  # type: ignore[no-untyped-call]
     assert found == {"some_gauge": "gauge", "own_things": "counter"}
