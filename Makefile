@@ -7,6 +7,7 @@ SOURCES := core exporter bridge predictor grafana lab tests benchmarks examples
 RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 COLLECTED := $(VENV)/.collected
+CUPTI := $(VENV)/cupti
 STEP := PYTHONPATH=core $(PYTHON) -m release.step
 # Python compiles a module when it is first imported; compiling all of them here would take half of the time.
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile
@@ -38,6 +39,11 @@ $(STAMP): $(RUNS) requirements.lock
 	@$(STEP) "installing the tools for development" -- $(PIP_LOCKED) -r requirements.lock
 	@touch $@
 
+# Too large for each developer; tests walk with them over our records and those of an H100.
+$(CUPTI): tests/service/probe/cupti/wheels.txt | $(STAMP)
+	@$(STEP) "fetching NVIDIA's libraries for tests" -- $(BIN)/python -m pip download --quiet --no-deps --require-hashes --dest $@ -r $<
+	@touch $@
+
 install: $(STAMP)  ## .venv with everything that needs no GPU
 
 demo: $(RUNS)  ## the whole loop on the embedded broker; ARGS="--source kineto:FILE --duration 60"
@@ -61,7 +67,7 @@ coverage: install  ## branch coverage of the fast tests, which fails below its f
 gpu: install  ## a day on this machine's NVIDIA GPU, to docs/gpu/<date>-<model>.jsonl; exits with 2 where there is none
 	$(BIN)/python -m tests.gpu.day --publish docs/gpu $(ARGS)
 
-nightly: machine-code  ## what takes hours: thousands of examples, fuzzers, faults, audit; ARGS="--only wheel"
+nightly: machine-code $(CUPTI)  ## what takes hours: thousands of examples, fuzzers, faults, audit; ARGS="--only wheel"
 	$(BIN)/python -m tests.nightly.run --workers $(WORKERS) $(ARGS)
 
 lint: install  ## style, types, imports, dependencies, generated files

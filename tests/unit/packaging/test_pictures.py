@@ -1,5 +1,6 @@
 """The script that makes the pictures of the documents."""
 
+import json
 import re
 from pathlib import Path
 
@@ -15,6 +16,14 @@ def test_every_picture_in_a_document_can_be_made_again() -> None:
     assert shown
     assert {path.stem for path in OUTPUT.iterdir()} == shown
     assert shown <= set(PAGES)
+
+
+def test_every_dashboard_that_a_document_names_exists() -> None:
+    titles = {json.loads(text)["title"].removeprefix("kernelcast / ") for text in dashboards.render().values()}
+    texts = [path.read_text() for path in (REPOSITORY / "docs").rglob("*.md")]
+    named = {name for text in texts for name in re.findall(r"\b(?:page|dashboard)\s\*([^*\n]+)\*[^*]", text)}
+    assert named
+    assert named <= titles
 
 
 def test_all_pictures_together_are_small() -> None:

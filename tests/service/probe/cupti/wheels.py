@@ -1,7 +1,6 @@
 """NVIDIA's libcupti from the wheels of wheels.txt: without a GPU it walks over records.
 
-CI downloads them (`.ci/run`), as they are too large for each developer's .venv; to have them here:
-`python -m pip download --no-deps --require-hashes --dest .venv/cupti -r tests/service/probe/cupti/wheels.txt`.
+They are too large for each developer's .venv: `make .venv/cupti` downloads them, as CI and `make nightly` do.
 """
 
 import ctypes
@@ -21,7 +20,7 @@ def real_cupti(version: str, folder: Path) -> Cupti:
     wheels = Path(os.environ.get("KERNELCAST_CUPTI_WHEELS", REPOSITORY / ".venv" / "cupti"))
     found = next(wheels.glob(WHEELS[version]), None)
     if found is None:
-        missing(f"{wheels / WHEELS[version]}", f"download it as {Path(__file__).name} says")
+        missing(f"{wheels / WHEELS[version]}", "make .venv/cupti downloads it")
     with zipfile.ZipFile(found) as wheel:
         (library,) = (name for name in wheel.namelist() if "/libcupti.so." in name)
         return Cupti(ctypes.CDLL(wheel.extract(library, folder)))
