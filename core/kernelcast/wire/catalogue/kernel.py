@@ -348,8 +348,8 @@ TRIAL_LOST: Final = kafka_metric(
 TRIAL_ALLOWED: Final = kafka_metric(
     "kernelcast.trial.allowed_time",
     Kind.COUNTER,
-    "Time that trials may have cost so far: a share of the running time, and 20 launches of each tunable or space; "
-    "the difference to the time lost is left.",
+    "Time that trials may have cost so far: a share of the running time, and 0.1 s and 20 launches of each hint and of "
+    "each shape of a space; the difference to the time lost is left.",
     unit="s",
     labels=PROGRAM_LABELS,
     source="probe",

@@ -1,1 +1,1 @@
-"""The connection to the exporter, and the thread that serves it."""
+"""Reports to the exporter, sent by the probe's own thread."""
