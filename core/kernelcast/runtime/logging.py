@@ -18,7 +18,7 @@ from structlog.stdlib import BoundLogger, ProcessorFormatter
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
-from kernelcast.runtime.repeats import RepeatLimit
+from kernelcast.runtime.log_repeats import RepeatLimit
 from kernelcast.runtime.settings.masking import MASKED, is_secret, without_userinfo
 from kernelcast.runtime.settings.service import LogSettings
 

@@ -9,7 +9,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE as CUMULATIVE
 from tests.support.bridge.fleet import come_from, exposed_store, page, samples
 
-from kernelcast.bridge.intake.clocks import mark_future
+from kernelcast.bridge.intake.future_points import mark_future
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import OLDER, SECOND_WRITER, STORED
 from kernelcast.columnar import Decoder

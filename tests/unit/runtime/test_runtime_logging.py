@@ -11,8 +11,8 @@ from typing import Any, Literal
 import pytest
 import structlog
 
+from kernelcast.runtime.log_repeats import RepeatLimit
 from kernelcast.runtime.logging import configure, get_logger
-from kernelcast.runtime.repeats import RepeatLimit
 from kernelcast.runtime.settings.service import LogSettings
 
 

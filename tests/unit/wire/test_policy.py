@@ -22,7 +22,7 @@ def at(hour: int, minute: int) -> int:
         ("08:00-08:00", [(8, 0), (7, 59), (20, 0)], []),
     ],
 )
-def test_quiet_hours_may_include_midnight(
+def test_quiet_hours_begin_and_end_to_the_minute(
     window: str, quiet: list[tuple[int, int]], loud: list[tuple[int, int]]
 ) -> None:
     policy = Policy(quiet_hours=("03:00-03:01", window))
@@ -57,8 +57,12 @@ def test_what_is_no_policy_is_refused(data: dict[str, Any], reason: str) -> None
     event["data"].update(data)
     with pytest.raises(EventError, match=reason):
         policy_from(event)
+
+
+def test_another_event_is_no_policy() -> None:
+    event = {**policy_event(Policy(), source="/test"), "type": "another"}
     with pytest.raises(EventError, match=r"expected .dev\.kernelcast\.policy\.v1."):
-        policy_from({**event, "type": "another"})
+        policy_from(event)
 
 
 def test_a_policy_of_the_settings_is_checked() -> None:

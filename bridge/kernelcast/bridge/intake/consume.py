@@ -13,9 +13,9 @@ from confluent_kafka import OFFSET_END, TopicPartition
 
 from kernelcast.bridge.inputs import Input
 from kernelcast.bridge.intake.batch import MessageBatch, decode
-from kernelcast.bridge.intake.clocks import mark_future
 from kernelcast.bridge.intake.dead_letters import FirstTimeDeadLetters
 from kernelcast.bridge.intake.freshness import Freshness
+from kernelcast.bridge.intake.future_points import mark_future
 from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Inquiry
 from kernelcast.bridge.intake.membership import GroupMembership
 from kernelcast.bridge.intake.parts import IntakeParts, IntakePolicy

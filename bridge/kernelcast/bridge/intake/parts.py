@@ -52,7 +52,7 @@ class IntakePolicy:
 
     Attributes:
         ttl_seconds: How long a series stays after its last point, by Kafka's clock.
-        tolerance_ns: How far ahead of its append time a point may be, see `clocks`.
+        tolerance_ns: How far ahead of its append time a point may be, see `future_points`.
         max_lag_seconds: How far reading may fall behind before messages are skipped; 0 skips none.
         grouped: Whether a consumer group assigns the partitions, so that a series must stay in one.
         session_seconds: Session time-out of the group: after this time without a poll it assigns our partitions to

@@ -23,7 +23,6 @@ from kernelcast.bridge.series.kept_exemplars import KeptExemplars
 from kernelcast.bridge.series.numbers import store_numbers
 from kernelcast.bridge.series.occupancy import Occupancy, states_of
 from kernelcast.bridge.series.wires import BoolArray, Wires
-from kernelcast.bridge.tables.arrivals import PLACED, NewSeries
 from kernelcast.bridge.tables.columns import (
     COUNTS,
     FREE,
@@ -39,6 +38,7 @@ from kernelcast.bridge.tables.columns import (
     PointRules,
     UInt8Array,
 )
+from kernelcast.bridge.tables.new_series import PLACED, NewSeries
 from kernelcast.bridge.tables.points import HistogramPoints, histogram_points, number_points
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER, Conflicts, ProducerIndex, ProducerRules, Producers
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots

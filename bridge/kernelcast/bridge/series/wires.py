@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.inputs import IdentitySource
-from kernelcast.bridge.tables.arrivals import NewSeries
 from kernelcast.bridge.tables.columns import (
     METRIC_LIMIT,
     NAME_CONFLICT,
@@ -20,6 +19,7 @@ from kernelcast.bridge.tables.columns import (
     empty_wires,
     grown,
 )
+from kernelcast.bridge.tables.new_series import NewSeries
 from kernelcast.bridge.translation.together import place_together
 from kernelcast.bridge.translation.translate import Translator
 from kernelcast.columnar import SeriesIdentity, SharedIdentities

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.tables.admission import Held, Index, SlotRequests, admit
-from kernelcast.bridge.tables.arrivals import NewSeries
 from kernelcast.bridge.tables.columns import (
     EMPTY,
     EXPONENTIAL,
@@ -33,6 +32,7 @@ from kernelcast.bridge.tables.families import Families, Family, Heading
 from kernelcast.bridge.tables.hashing import stable_hashes
 from kernelcast.bridge.tables.labels import LabelIndex
 from kernelcast.bridge.tables.metric_names import MetricNames
+from kernelcast.bridge.tables.new_series import NewSeries
 from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.bridge.tables.schemas import BucketBlocks, Schemas
 from kernelcast.columnar.distinct import distinct_numbers, first_uses

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.tables.arrivals import PLACED, NewSeries
 from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, Int32Array
+from kernelcast.bridge.tables.new_series import PLACED, NewSeries
 from kernelcast.bridge.translation.translate import LabelStyle, NamedFamily, Scope, Translator, scope_of
 from kernelcast.columnar import Attributes, SharedIdentities
 from kernelcast.columnar.distinct import distinct_numbers, first_uses

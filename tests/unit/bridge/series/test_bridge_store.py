@@ -18,7 +18,7 @@ from tests.support.bridge.fleet import (
     values,
 )
 
-from kernelcast.bridge.intake.clocks import mark_future
+from kernelcast.bridge.intake.future_points import mark_future
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.tables.columns import (
     OLDER,

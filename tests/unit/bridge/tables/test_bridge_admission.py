@@ -11,10 +11,10 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Gauge, Metric, NumberData
 from tests.support.bridge.fleet import Known, Point, come_from, decoded, exposed_store, gauge, page
 from tests.support.columnar.otlp_messages import request
 
-from kernelcast.bridge.tables import arrivals as module
-from kernelcast.bridge.tables.arrivals import NewSeries
+from kernelcast.bridge.tables import new_series as module
 from kernelcast.bridge.tables.columns import METRIC_LIMIT, PRODUCER_LIMIT, SERIES_LIMIT, TYPE_CONFLICT
 from kernelcast.bridge.tables.hashing import stable_hashes
+from kernelcast.bridge.tables.new_series import NewSeries
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots
 from kernelcast.bridge.translation.settings import TranslationSettings

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tests.support.bridge.fleet import Known, Point, come_from, decoded, exposed_store, gauge, page
 
 from kernelcast.bridge.tables import labels as module
-from kernelcast.bridge.tables.arrivals import NewSeries
 from kernelcast.bridge.tables.columns import TYPE_CONFLICT
 from kernelcast.bridge.tables.families import Heading
+from kernelcast.bridge.tables.new_series import NewSeries
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots
 from kernelcast.wire.catalogue import Kind
