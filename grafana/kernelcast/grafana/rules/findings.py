@@ -51,6 +51,7 @@ _PHRASES: Final = (
 )
 """By a pattern of the metric: verb and value, in the unit of the metric."""
 _OTHER_PHRASE: Final = ("has {{ $labels.metric }}", "{{ $v | humanize }}")
+_LIST: Final = "`kernelcast findings list`, or the predictor's /api/v1/findings at a site without Kafka"
 _AS_LAST_KNOWN: Final = " (as last known: no predictor works)"
 
 
@@ -173,7 +174,7 @@ def _ticket(profile: Profile) -> AlertRule:
         severity=AlertSeverity.INFO,
         summary=f"{_WHERE} {_figures(profile, 'has a finding', against='')}{_FOR}: {_culprit()}",
         description="A finding of the predictor that can wait for working hours.",
-        first="In working hours: `kernelcast findings list`, then what the cause says.",
+        first=f"In working hours, what the cause says. All findings: {_LIST}.",
     )
 
 
@@ -187,7 +188,7 @@ def _held() -> AlertRule:
         summary="{{ $value }} findings do not page: the fleet has had its pages of the day",
         description="predictor.alarms.pages_per_day is spent, so more is wrong than is paged. Limits that are passed "
         "are never held.",
-        action="Look at the whole list, `kernelcast findings list`, before you raise pages_per_day.",
+        action=f"Before you raise pages_per_day, look at the whole list: {_LIST}.",
         dashboard=PIPELINE,
     )
 
@@ -302,6 +303,6 @@ _ADVISED: Final = tuple(f"`{cause}` ({advice.culprit}): {advice.first}" for caus
 
 def _details() -> str:
     return (
-        "Cause: {{ $labels.cause }}; `kernelcast findings list --json` has the evidence."
-        "{{ with $labels.program }} Program: {{ . }}.{{ end }}"
+        "Cause: {{ $labels.cause }}. Its evidence: `kernelcast findings list --json`, or the predictor's /api/v1/findings "
+        "at a site without Kafka.{{ with $labels.program }} Program: {{ . }}.{{ end }}"
     )

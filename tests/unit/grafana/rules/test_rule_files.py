@@ -53,6 +53,13 @@ def test_an_alert_has_a_description_and_an_action(alert: rules.AlertRule) -> Non
     assert all(text.count("{{") == text.count("}}") for text in rule["annotations"].values())
 
 
+def test_a_text_that_names_the_list_of_findings_says_where_it_is_without_kafka() -> None:
+    texts = [text for alert in ALERTS for text in (alert.description, alert.first or alert.action)]
+    naming = [text for text in texts if "kernelcast findings list" in text]
+    assert naming
+    assert all("/api/v1/findings" in text for text in naming)
+
+
 @pytest.mark.parametrize("profile", rules.PROFILES.values(), ids=lambda profile: profile.name)
 def test_a_text_that_asks_for_values_looks_back_over_two_of_them(profile: rules.Profile) -> None:
     """One written between the condition and its text took the reasons out of the text, which a kept alert keeps."""
