@@ -303,6 +303,6 @@ _ADVISED: Final = tuple(f"`{cause}` ({advice.culprit}): {advice.first}" for caus
 
 def _details() -> str:
     return (
-        "Cause: {{ $labels.cause }}. Its evidence: `kernelcast findings list --json`, or the predictor's /api/v1/findings "
-        "at a site without Kafka.{{ with $labels.program }} Program: {{ . }}.{{ end }}"
+        "Cause: {{ $labels.cause }}. Its evidence: `kernelcast findings list --json`, or the predictor's "
+        "/api/v1/findings at a site without Kafka.{{ with $labels.program }} Program: {{ . }}.{{ end }}"
     )

@@ -41,7 +41,7 @@ _FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")
 _DEVICE_ROW: Final = re.compile(r"DCGM_FI_\w+")
 
 _GENERATED: Final = (
-    "Made by kernelcast from the code in grafana/kernelcast/grafana/rules: change that, or the file of your site."
+    "Made by kernelcast. To change it, change the file of your site: `kernelcast rules files --site FILE --output DIR`."
 )
 
 
