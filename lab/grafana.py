@@ -1,6 +1,5 @@
 """`python -m lab.grafana`: writes or compares the generated files of a checkout, and prints the runbooks."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -8,6 +7,7 @@ import typer
 
 from kernelcast.grafana import output, rules
 from kernelcast.grafana.routes.options import ProfileName, exit_on_configuration_error, listed, write_files
+from kernelcast.grafana.site import Prometheus, Site
 
 _EXIT_DIFFERENT: Final = 1
 
@@ -32,11 +32,13 @@ def generate(
 ) -> None:
     """Write dashboards, rules, and example configurations."""
     with exit_on_configuration_error():
-        chosen = replace(rules.profile_named(profile), dashboard_url=dashboard_url, runbooks_url=runbooks_url)
+        scraped_seconds = min(Prometheus().scrape_interval_seconds, rules.profile_named(profile).evaluation_seconds)
+        scraped = Prometheus(scrape_interval_seconds=scraped_seconds)
+        site = Site(profile, dashboard_url, runbooks_url, prometheus=scraped)
         if not check:
-            listed(write_files(directory, output.tree(chosen)))
+            listed(write_files(directory, output.tree(site)))
             return
-    different = output.differences(directory, chosen)
+    different = output.differences(directory, site)
     for path in different:
         typer.echo(
             f"{path} differs from the generated file; run: python -m lab.grafana generate --output {directory}",

@@ -6,7 +6,6 @@ edited.
 """
 
 import shutil
-from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -32,13 +31,12 @@ def package_files(package: Path, checkout: Path) -> Path:
     raise ConfigurationError(f"{package / FOLDER} is missing from this installation; install kernelcast again")
 
 
-def copy_files(source: Path, target: Path, *, without: Collection[str] = ()) -> list[Path]:
+def copy_files(source: Path, target: Path) -> list[Path]:
     """Copy a folder's files, replacing those of the same name; the paths written, in order.
 
     Args:
         source: The folder.
         target: Folder of the copies; made if needed.
-        without: Names directly below `source` that stay behind.
 
     Raises:
         ConfigurationError: The target cannot be written.
@@ -46,7 +44,7 @@ def copy_files(source: Path, target: Path, *, without: Collection[str] = ()) -> 
     written = []
     for path in sorted(source.rglob("*")):
         relative = path.relative_to(source)
-        if not path.is_file() or relative.parts[0] in without:
+        if not path.is_file():
             continue
         try:
             (target / relative).parent.mkdir(parents=True, exist_ok=True)

@@ -28,19 +28,25 @@ GROUPED_BY: Final = ("alertname", "Hostname", "program")
 WAITS: Final = {
     AlertSeverity.CRITICAL: (10, 300, 3600),
     AlertSeverity.WARNING: (60, 600, 12 * 3600),
-    AlertSeverity.INFO: (600, 3600, 7 * 24 * 3600),
+    AlertSeverity.INFO: (600, 3600, 4 * 24 * 3600),
 }
-"""By severity, seconds until the first message of a group, between its messages, and until one is repeated."""
+"""By severity, seconds until the first message of a group, between its messages, and until one is repeated.
+
+Alertmanager repeats after `--data.retention`, 120 h by default, at the latest, and warns of a longer time.
+"""
 BRIDGE_WAITS: Final = (30, 300, 4 * 3600)
 """The same for the bridge, and for alerts without a severity."""
 _MIN_EVALUATIONS: Final = 2
 """Least time of a wait in the demo, in evaluations of the rules."""
 
 _HEADING: Final = (
-    "Made by `kernelcast grafana alertmanager-config`. The bridge writes every alert to Kafka. The receivers\n"
-    "critical, warning, info and heartbeat have no address: give them one, as in people.yaml. The receiver of\n"
-    "heartbeats must raise an alarm when they stop."
+    "Made by `kernelcast grafana alertmanager-config`.\n"
+    "1. Give the receivers critical, warning, info and heartbeat addresses: without them no person gets a message.\n"
+    "   people.yaml, which `kernelcast grafana files --output DIR` writes, shows how. What gets the heartbeat must\n"
+    "   raise an alarm when it stops.\n"
+    "2. Check the file with `amtool check-config FILE`, and start Alertmanager with `--config.file=FILE`."
 )
+_OF_THE_BRIDGE: Final = "\nThe receiver kernelcast is the bridge, which writes every alert to Kafka."
 
 
 def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access: ServerAccess = OPEN) -> str:
@@ -68,7 +74,7 @@ def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION, access
             *({"name": severity.value} for severity in WAITS),
         ],
     }
-    return to_yaml(document, heading=_HEADING)
+    return to_yaml(document, heading=_HEADING + (_OF_THE_BRIDGE if profile.jobs.bridge else ""))
 
 
 def waits(seconds: tuple[int, int, int], profile: Profile) -> dict[str, str]:

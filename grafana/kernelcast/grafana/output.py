@@ -1,33 +1,42 @@
-"""All generated files as one tree, and its comparison with a directory: `python -m lab.grafana generate`."""
+"""All generated files of a site as one tree, and its comparison with a directory.
 
+`kernelcast grafana files` writes the tree of a site; `python -m lab.grafana generate` that of a checkout.
+"""
+
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from kernelcast.grafana import alertmanager, dashboards, people, prometheus, provisioning, rules
-from kernelcast.grafana.site import Prometheus, Site
+from kernelcast.grafana.site import TRIAL, Site
 
 COMMITTED: Final = Path("grafana")
 """Where a checkout keeps the production profile's files."""
 
 
-def tree(profile: rules.Profile) -> dict[str, str]:
+def tree(site: Site = TRIAL) -> dict[str, str]:
     """Every generated file, by its path relative to the output directory."""
-    files = {f"dashboards/{name}": text for name, text in dashboards.render(profile.runbooks_url).items()}
-    files |= {f"rules/{name}": text for name, text in rules.render(profile).items()}
-    files[f"alertmanager/{alertmanager.FILE}"] = alertmanager.render(profile=profile)
-    files[f"alertmanager/{people.FILE}"] = people.render(profile=profile)
-    files[f"alertmanager/{people.TEMPLATE_FILE}"] = people.TEMPLATE
-    interval = min(Prometheus().scrape_interval_seconds, profile.evaluation_seconds)
-    files[f"prometheus/{prometheus.FILE}"] = prometheus.render(
-        Site(prometheus=Prometheus(scrape_interval_seconds=interval, rules_directory="../rules"))
-    )
-    files |= {f"provisioning/{name}": text for name, text in provisioning.render().items()}
-    return files
+    profile, server, access = site.rules_profile, site.prometheus, site.bridge.access
+    webhook = alertmanager.webhook_of(site)
+    if server.rules_directory == TRIAL.prometheus.rules_directory:
+        server = replace(server, rules_directory="../rules")
+    parts = {
+        "dashboards": dashboards.render(site.runbooks_url),
+        "rules": rules.render(profile),
+        "alertmanager": {
+            alertmanager.FILE: alertmanager.render(webhook, profile, access),
+            people.FILE: people.render(webhook, profile, access),
+            people.TEMPLATE_FILE: people.TEMPLATE,
+        },
+        "prometheus": {prometheus.FILE: prometheus.render(replace(site, prometheus=server))},
+        "provisioning": provisioning.render(site),
+    }
+    return {f"{folder}/{name}": text for folder, files in parts.items() for name, text in files.items()}
 
 
-def differences(directory: Path, profile: rules.Profile) -> tuple[Path, ...]:
+def differences(directory: Path, site: Site) -> tuple[Path, ...]:
     """The files that are missing below `directory` or hold something else than would be written."""
-    return tuple(directory / name for name, text in tree(profile).items() if _held(directory / name) != text)
+    return tuple(directory / name for name, text in tree(site).items() if _held(directory / name) != text)
 
 
 def _held(path: Path) -> str | None:

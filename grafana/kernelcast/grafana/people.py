@@ -17,8 +17,9 @@ _PAGE: Final = '{{ template "kernelcast.text" . }}'
 _SUBJECT: Final = '{{ template "kernelcast.subject" . }}'
 _RUNBOOK_OR_PAGE: Final = "{{ with (index .Alerts 0).Annotations }}{{ or .runbook_url .dashboard_url }}{{ end }}"
 _HEADING: Final = (
-    "Made by kernelcast: an example with every address filled in, to be adapted. No secret is in\n"
-    f"this file: each is read from a file below {_SECRETS}. The texts are in {TEMPLATE_FILE}, beside this file.\n"
+    "Made by kernelcast: alertmanager.yaml with example addresses. Replace them by yours, and remove the kinds of\n"
+    f"message that you do not use; then `amtool check-config FILE`, with {TEMPLATE_FILE}, the texts, beside it. Each\n"
+    f"secret is read from a file below {_SECRETS}.\n"
     "The routes of owners come first: alerts about a namespace, a program or a job go to the team that owns it."
 )
 TEMPLATE: Final = """{{/* Made by kernelcast: the texts of messages to people. */}}

@@ -9,7 +9,10 @@ from kernelcast.grafana.site import TRIAL, Site, Targets
 
 FILE: Final = "prometheus.yaml"
 
-_HEADING: Final = "Made by `kernelcast grafana prometheus-config`."
+_HEADING: Final = (
+    "Made by `kernelcast grafana prometheus-config`. `kernelcast rules files --output DIR` writes the rule files.\n"
+    "Check it with `promtool check config FILE`, and start Prometheus with `--config.file=FILE`."
+)
 _SUBJECTS: Final = "accelerator|degradation|diagnosis|forecast|gpu|hint|inference|nccl|probe|program|tpu|trial|tunable"
 TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|hw_.+|tpu_.+|kernelcast_({_SUBJECTS})_.+"
 """Series that reach Prometheus through Kafka and the bridge; a scrape of a daemon must not count them twice."""

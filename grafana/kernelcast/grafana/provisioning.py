@@ -3,10 +3,9 @@
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.grafana.rules.model import to_yaml
+from kernelcast.grafana.rules.model import duration, to_yaml
+from kernelcast.grafana.site import TRIAL, Site
 
-PROMETHEUS_URL: Final = "http://localhost:9090"
-DASHBOARDS_PATH: Final = "/var/lib/grafana/dashboards/kernelcast"
 DATASOURCES_FILE: Final = "datasources/kernelcast.yaml"
 PROVIDERS_FILE: Final = "dashboards/kernelcast.yaml"
 
@@ -23,18 +22,14 @@ _DATASOURCE: Final = MappingProxyType(
 )
 
 
-def render(
-    prometheus_url: str = PROMETHEUS_URL, dashboards_path: str = DASHBOARDS_PATH, scrape_interval: str = "15s"
-) -> dict[str, str]:
+def render(site: Site = TRIAL) -> dict[str, str]:
     """The two provisioning files, by their path below the provisioning directory.
 
-    Args:
-        prometheus_url: Prometheus, as Grafana's server reaches it.
-        dashboards_path: The directory, on Grafana's server, that holds the dashboards' JSON files.
-        scrape_interval: Prometheus's; Grafana derives its shortest rate window from it.
+    Grafana derives its shortest rate window from Prometheus's scrape interval.
     """
-    settings = {"httpMethod": "POST", "prometheusType": "Prometheus", "timeInterval": scrape_interval}
-    datasource = {**_DATASOURCE, "url": prometheus_url, "jsonData": settings}
+    every = duration(site.prometheus.scrape_interval_seconds)
+    settings = {"httpMethod": "POST", "prometheusType": "Prometheus", "timeInterval": every}
+    datasource = {**_DATASOURCE, "url": site.prometheus.url, "jsonData": settings}
     provider = {
         "name": "kernelcast",
         "folder": "kernelcast",
@@ -42,7 +37,7 @@ def render(
         "allowUiUpdates": False,
         "disableDeletion": False,
         "updateIntervalSeconds": 30,
-        "options": {"path": dashboards_path, "foldersFromFilesStructure": False},
+        "options": {"path": site.grafana.dashboards_path, "foldersFromFilesStructure": False},
     }
     return {
         DATASOURCES_FILE: to_yaml({"apiVersion": 1, "datasources": [datasource]}, heading=_HEADING),

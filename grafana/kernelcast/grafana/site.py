@@ -279,6 +279,8 @@ def contradictions(site: Site) -> list[str]:
     )
     if site.runbooks_url and not is_web_address(site.runbooks_url):
         found.append(f"runbooks_url is {site.runbooks_url!r}; it must be like http://bridge-1:19401/runbooks/")
+    if "#" in site.runbooks_url:
+        found.append(f"runbooks_url is {site.runbooks_url!r}; leave out # and what follows: links add the alert there")
     if site.grafana.url and not is_web_address(site.grafana.url):
         found.append(f"grafana.url is {site.grafana.url!r}; it must be like https://grafana.example")
     return found

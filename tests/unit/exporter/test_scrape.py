@@ -130,6 +130,13 @@ def test_a_page_that_fails_once_keeps_its_values_and_is_counted() -> None:
     assert {dict(sample.attributes)["address"] for sample in before} == {"127.0.0.1:8000"}
 
 
+def test_every_page_of_a_server_is_read_and_has_its_own_series() -> None:
+    node = Node(PageTarget(URL), PageTarget("http://127.0.0.1:8000/second/metrics"))
+    samples = node.samples()
+    assert {dict(sample.attributes)["address"] for sample in samples} == {"127.0.0.1:8000", "127.0.0.1:8000/second"}
+    assert len({(sample.metric.otlp_name, sample.attributes) for sample in samples}) == len(samples)
+
+
 def test_a_server_in_a_pod_is_joined_to_the_gpus_of_its_pod() -> None:
     mine, other = {"pod": "llm-0", "namespace": "serve"}, {"pod": "train-0", "namespace": "serve"}
     gpus = (NodeGpu("GPU-1", "0", users=(other, mine)), NodeGpu("GPU-2", "1", users=(other,)))
@@ -158,6 +165,12 @@ def test_a_server_is_joined_to_the_gpu_of_its_child(tmp_path: Path) -> None:
     gpus = (NodeGpu("GPU-1", "0", pids=(50,)), NodeGpu("GPU-2", "1", pids=(41, 50)))
     assert gpus_of(gpus, listener(8000, place), {}, place) == gpus[1:]
     assert gpus_of(gpus, listener(8001, place), {}, place) == ()
+
+
+def test_a_pods_server_is_not_joined_to_the_gpu_of_a_process_of_the_node_with_its_port(tmp_path: Path) -> None:
+    place, pod = proc(tmp_path), {"pod": "llm-0", "namespace": "serve"}
+    gpus = (NodeGpu("GPU-1", "0", users=(pod,)), NodeGpu("GPU-2", "1", pids=(41,)))
+    assert gpus_of(gpus, listener(8000, place), pod, place) == gpus[:1]
 
 
 @pytest.mark.parametrize(

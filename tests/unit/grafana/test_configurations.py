@@ -1,10 +1,12 @@
 """Configurations for Prometheus, Alertmanager and Grafana, as their own tools and users see them."""
 
+import re
+
 import pytest
 import yaml
 
 from kernelcast.grafana import alertmanager, people, prometheus, provisioning, rules
-from kernelcast.grafana.site import Site, Targets
+from kernelcast.grafana.site import GrafanaServer, Prometheus, Site, Targets
 from kernelcast.wire.catalogue import CATALOGUE
 
 WEBHOOK = "http://127.0.0.1:5555/api/v1/alerts"
@@ -43,6 +45,26 @@ def test_severities_have_waits_of_their_own() -> None:
     routes = yaml.safe_load(alertmanager.render())["route"]["routes"]
     waits = {one["receiver"]: (one["group_wait"], one["repeat_interval"]) for one in routes if one.get("matchers")}
     assert len({waits[severity] for severity in ("critical", "warning", "info")}) == 3
+
+
+@pytest.mark.parametrize("text", [alertmanager.render(), people.render()], ids=["alertmanager", "people"])
+def test_no_message_is_repeated_later_than_alertmanager_remembers_it(text: str) -> None:
+    """Alertmanager forgets after `--data.retention`, 120 h by default, and then repeats; it warns at its start."""
+    repeated = re.findall(r"repeat_interval: (\w+)", text)
+    assert repeated
+    assert max(map(seconds, repeated)) < 120 * 3600
+
+
+def test_the_first_lines_say_what_to_do_with_the_file_and_name_no_bridge_where_there_is_none() -> None:
+    def heading(site: Site) -> str:
+        return "".join(line for line in alertmanager.render(profile=site.rules_profile).splitlines() if line[0] == "#")
+
+    with_bridge, without = heading(Site()), heading(Site(bridge=Targets()))
+    for text in (with_bridge, without):
+        for step in ("critical, warning, info and heartbeat", "amtool check-config", "--config.file", "grafana files"):
+            assert step in text
+    assert "bridge" in with_bridge
+    assert "bridge" not in without
 
 
 @pytest.mark.parametrize("profile", rules.PROFILES.values(), ids=lambda profile: profile.name)
@@ -90,8 +112,6 @@ def test_series_from_the_bridge_keep_who_measured_them() -> None:
 
 def test_what_travels_through_kafka_is_not_counted_twice() -> None:
     """An exporter's own page has its node's kernels too; with the bridge beside it they must be dropped there."""
-    import re
-
     document = yaml.safe_load(prometheus.render(Site()))
     (relabel,) = document["scrape_configs"][1]["metric_relabel_configs"]
     assert relabel["action"] == "drop"
@@ -102,7 +122,9 @@ def test_what_travels_through_kafka_is_not_counted_twice() -> None:
 
 
 def test_grafana_finds_prometheus_and_the_dashboards() -> None:
-    files = provisioning.render("http://prometheus:9090", "/dashboards")
+    files = provisioning.render(
+        Site(prometheus=Prometheus(url="http://prometheus:9090"), grafana=GrafanaServer(dashboards_path="/dashboards"))
+    )
     (datasource,) = yaml.safe_load(files[provisioning.DATASOURCES_FILE])["datasources"]
     (provider,) = yaml.safe_load(files[provisioning.PROVIDERS_FILE])["providers"]
     assert datasource["type"] == "prometheus"

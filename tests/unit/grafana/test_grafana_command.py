@@ -20,7 +20,7 @@ def call(*arguments: str | Path) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-TREE = output.tree(rules.PRODUCTION)
+TREE = output.tree()
 
 
 @pytest.mark.parametrize("name", TREE)
@@ -30,7 +30,7 @@ def test_the_committed_file_equals_the_generated_one(name: str) -> None:
 
 @pytest.mark.slow
 def test_generating_twice_gives_the_same_bytes() -> None:
-    assert output.tree(rules.PRODUCTION) == TREE
+    assert output.tree() == TREE
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The ways of dashboards, rules and scrape targets into Grafana, Prometheus and a cluster."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,14 @@ def test_without_a_bridge_the_exporters_own_page_is_kept_whole(tmp_path: Path) -
 @pytest.mark.slow
 def test_plain_files_are_all_files_of_this_version_and_provisioning_is_what_grafana_reads(tmp_path: Path) -> None:
     assert call(grafana, "files", "--output", tmp_path / "plain")[0] == 0
-    assert (tmp_path / "plain" / "rules" / rules.ALERTS_FILE).exists()
-    assert (tmp_path / "plain" / "runbooks.md").exists()
+    plain = {str(path.relative_to(tmp_path / "plain")) for path in (tmp_path / "plain").rglob("*") if path.is_file()}
+    assert {"README.md", "runbooks.md", f"rules/{rules.ALERTS_FILE}", "alertmanager/kernelcast.tmpl"} <= plain
+    assert not {name for name in plain if "test" in name or ".lint" in name}, "those are for a checkout"
+    readme = (tmp_path / "plain" / "README.md").read_text()
+    assert not re.findall(r"python -m|make |tests?/|docs/|kernelcast/grafana|\w+\.py\b|checkout|wheel", readme)
+    named = re.findall(r"`((?:rules|prometheus|alertmanager|dashboards|provisioning)/[\w./*-]*)`", readme)
+    assert {name.partition("/")[0] for name in named} == {name.partition("/")[0] for name in plain if "/" in name}
+    assert all(any((tmp_path / "plain").glob(name)) for name in named)
 
     target = tmp_path / "provisioning"
     assert call(grafana, "files", "--flavor", "provisioning", "--output", target)[0] == 0
@@ -112,7 +119,10 @@ def test_plain_files_of_a_site_name_its_bridge(tmp_path: Path) -> None:
     """`--site` was ignored: people.yaml sent alerts to a bridge on localhost."""
     site = tmp_path / "site.yaml"
     access = "access: {scheme: https, ca_file: /ca.pem}"
-    site.write_text(f"bridge: {{targets: ['bridge-1:19401'], {access}}}\npredictor: {{targets: []}}\n")
+    site.write_text(
+        f"bridge: {{targets: ['bridge-1:19401'], {access}}}\npredictor: {{targets: []}}\n"
+        "prometheus: {url: 'http://mimir:9009'}\n"
+    )
     assert call(grafana, "files", "--output", tmp_path, "--site", site)[0] == 0
     for name in ("alertmanager.yaml", "people.yaml"):
         made = yaml.safe_load((tmp_path / "alertmanager" / name).read_text())
@@ -120,6 +130,7 @@ def test_plain_files_of_a_site_name_its_bridge(tmp_path: Path) -> None:
         assert bridge[0]["url"] == "https://bridge-1:19401/api/v1/alerts"
         assert bridge[0]["http_config"]["tls_config"]["ca_file"] == "/ca.pem"
     assert "bridge-1:19401" in (tmp_path / "prometheus" / "prometheus.yaml").read_text()
+    assert "url: http://mimir:9009" in (tmp_path / "provisioning" / "datasources" / "kernelcast.yaml").read_text()
     assert "KernelcastPredictorDown" not in (tmp_path / "rules" / rules.ALERTS_FILE).read_text()
 
 

@@ -71,6 +71,8 @@ def test_every_mistake_is_named_at_once_with_its_path(tmp_path: Path) -> None:
         ("bridge: {access: {scheme: ftp}}", "must be one of http, https"),
         ("bridge: {access: {ca_file: /ca}}", "needs scheme https"),
         ("prometheus: {scrape_interval_seconds: 0}", "the minimum is 1"),
+        ("runbooks_url: 'https://wiki.example/kernelcast#top'", "leave out # and what follows"),
+        ("runbooks_url: 'https://wiki.example/kernelcast#'", "leave out # and what follows"),
         ("grafana: {url: grafana}", "must be like https://grafana.example"),
         ("a: b: c", "is not YAML"),
         ("[1]", "the file must be a mapping"),

@@ -31,12 +31,10 @@ def test_files_are_copied_with_their_folders_and_replace_older_ones(tmp_path: Pa
     source, target = tmp_path / "source", tmp_path / "target"
     write(source / "rules" / "alerts.yaml", "new")
     write(source / "README.md", "page")
-    write(source / "code" / "module.py")
     write(target / "rules" / "alerts.yaml", "old")
-    written = copy_files(source, target, without=("code",))
+    written = copy_files(source, target)
     assert written == [target / "README.md", target / "rules" / "alerts.yaml"]
     assert [path.read_text() for path in written] == ["page", "new"]
-    assert not (target / "code").exists()
 
 
 def test_a_target_that_cannot_be_written_is_a_configuration_error(tmp_path: Path) -> None:

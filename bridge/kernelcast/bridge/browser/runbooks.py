@@ -24,9 +24,12 @@ _PACKAGE: Final = _HERE.parents[2] / "grafana"
 _CHECKOUT: Final = _HERE.parents[4] / "docs"
 _NOT_FOUND: Final = 404
 _CODE: Final = re.compile(r"```\w*\n(.*)\n```", re.DOTALL)
+_FOLD: Final = re.compile(r"<details markdown=\"1\">\n<summary>[\w ]+</summary>|</details>")
+"""Begin and end of a part that is folded: HTML in Markdown, too."""
 _STEP: Final = re.compile(r"^\d+\. (.*)$", re.MULTILINE)
-_SPAN: Final = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|\*(.+?)\*")
-_TAGS: Final = ("code", "strong", "em")
+_SPAN: Final = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|\*(.+?)\*|<(https://[^>\s]+)>")
+_MARKUP: Final = ("<code>{0}</code>", "<strong>{0}</strong>", "<em>{0}</em>", '<a href="{0}">{0}</a>')
+"""Of the groups above."""
 _CSS: Final = """
 body {font: 16px/1.6 system-ui, sans-serif; margin: 2rem auto; max-width: 46rem; padding: 0 1rem}
 pre {overflow-x: auto; white-space: pre-wrap}
@@ -61,7 +64,8 @@ class Runbooks:
 
     async def all(self, _request: Request) -> Response:
         """Runbooks: the first steps for each alert."""
-        items = "".join(f'<li><a href="{PATH}/{name}">{name}</a></li>' for name in self._sections)
+        links = ((name, name.lower()) for name in self._sections)
+        items = "".join(f'<li id="{anchor}"><a href="{PATH}/{name}">{name}</a></li>' for name, anchor in links)
         return _page("Runbooks", f"<ul>{items}</ul>")
 
     async def one(self, request: Request) -> Response:
@@ -82,7 +86,7 @@ def sections(document: str) -> Mapping[str, str]:
 
 
 def rendered(section: str) -> str:
-    """A section as HTML: paragraphs, numbered steps, code; the expression of the rule is folded.
+    """A section as HTML: paragraphs, numbered steps, code, and parts that are folded.
 
     >>> rendered("**First:** look at `dmesg`.")
     '<p><strong>First:</strong> look at <code>dmesg</code>.</p>'
@@ -92,7 +96,9 @@ def rendered(section: str) -> str:
 
 def _block(text: str) -> str:
     if code := _CODE.fullmatch(text):
-        return f"<details><summary>Expression of the rule</summary><pre>{html.escape(code[1])}</pre></details>"
+        return f"<pre>{html.escape(code[1])}</pre>"
+    if _FOLD.fullmatch(text):
+        return text
     if steps := _STEP.findall(text):
         return f"<ol>{''.join(f'<li>{_spans(step)}</li>' for step in steps)}</ol>"
     return f"<p>{_spans(text)}</p>"
@@ -101,9 +107,9 @@ def _block(text: str) -> str:
 def _spans(text: str) -> str:
     parts, end = [], 0
     for found in _SPAN.finditer(text):
-        tag = _TAGS[(found.lastindex or 1) - 1]
-        inner = found[found.lastindex or 1]
-        parts += [html.escape(text[end : found.start()], quote=False), f"<{tag}>{html.escape(inner)}</{tag}>"]
+        group = found.lastindex or 1
+        inner = _MARKUP[group - 1].format(html.escape(found[group]))
+        parts += [html.escape(text[end : found.start()], quote=False), inner]
         end = found.end()
     return "".join([*parts, html.escape(text[end:], quote=False)])
 

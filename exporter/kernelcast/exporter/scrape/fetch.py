@@ -29,8 +29,9 @@ class PageTarget:
 
     @property
     def address(self) -> str:
-        """Host and port."""
-        return urlsplit(self.url).netloc
+        """Host and port, and the path before `/metrics`: a server with two pages has two addresses."""
+        parts = urlsplit(self.url)
+        return parts.netloc + parts.path.removesuffix("/metrics")
 
     @property
     def port(self) -> int:

@@ -1,7 +1,7 @@
-"""Finds the GPUs of the process that listens on a port: among NVML's processes, else by its pod.
+"""Finds the GPUs of a server: those of its pod, or of the process that listens on its port.
 
 An engine's server often leaves the GPU to a child, so a process of the GPU belongs to it if it or one of its parents
-listens. Sockets of other network namespaces, which most containers have, are not seen; their pods are known.
+listens. A pod mostly has a network namespace of its own, where its port is another one than the node's of that number.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,11 +46,10 @@ def gpus_of(
         labels: The server's `pod` and `namespace`, where they are known.
         proc: The kernel's directory of processes.
     """
-    by_pid = tuple(gpu for gpu in gpus if any(listens(one) for pid in gpu.pids for one in parents(pid, proc)))
-    if by_pid or not labels.get("pod"):
-        return by_pid
-    pod = (labels.get("namespace"), labels["pod"])
-    return tuple(gpu for gpu in gpus if any((user.get("namespace"), user.get("pod")) == pod for user in gpu.users))
+    if labels.get("pod"):
+        pod = (labels.get("namespace"), labels["pod"])
+        return tuple(gpu for gpu in gpus if any((user.get("namespace"), user.get("pod")) == pod for user in gpu.users))
+    return tuple(gpu for gpu in gpus if any(listens(one) for pid in gpu.pids for one in parents(pid, proc)))
 
 
 def parents(pid: int, proc: Path = PROC) -> Iterator[int]:

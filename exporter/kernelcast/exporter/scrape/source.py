@@ -104,20 +104,22 @@ class ScrapeSource:
         self._reading.close()
 
     def _read(self) -> tuple[_Reading, ...]:
-        targets = {target.address: target for target in self._targets()}
+        targets = {target.url: target for target in self._targets()}
+        gpus = self._gpus()
         found = dict[str, _Reading]()
-        for address, target in [*targets.items()][:MAX_TARGETS]:
+        for url, target in [*targets.items()][:MAX_TARGETS]:
             time_ns = time.time_ns()
             try:
-                page = read_page(self._get(target.url))
+                page = read_page(self._get(url))
             except PageError as error:
                 self._failed(target, str(error))
-                before = self._last.get(address)
+                before = self._last.get(url)
                 if before is not None and time_ns - before.time_ns < self._keep_ns:
-                    found[address] = before
+                    found[url] = before
                 continue
-            self._troubles.pop(target.url, None)
-            found[address] = _Reading(time_ns, target, page, self._gpus_of(target))
+            self._troubles.pop(url, None)
+            users = gpus_of(gpus, listener(target.port), dict(target.labels))
+            found[url] = _Reading(time_ns, target, page, users)
         self._last = found
         return tuple(found.values())
 
@@ -128,9 +130,6 @@ class ScrapeSource:
         if self._troubles.get(target.url) != trouble:
             _log.warning("page of an engine cannot be read", url=target.url, reason=trouble)
         self._troubles[target.url] = trouble
-
-    def _gpus_of(self, target: PageTarget) -> tuple[NodeGpu, ...]:
-        return gpus_of(self._gpus(), listener(target.port), dict(target.labels))
 
     def _samples(self, reading: _Reading) -> Iterator[Sample]:
         base = {"Hostname": self._hostname, "address": reading.target.address, **dict(reading.target.labels)}

@@ -7,17 +7,15 @@ from typing import Annotated, Final
 
 import typer
 
-from kernelcast.grafana import alertmanager, people, prometheus, provisioning, rules
 from kernelcast.grafana import dashboards as pages
+from kernelcast.grafana import output, prometheus, provisioning, rules
 from kernelcast.grafana.routes import kubernetes
 from kernelcast.grafana.routes.options import Output, SiteFile, exit_on_configuration_error, listed, write_files
-from kernelcast.grafana.rules.model import duration
 from kernelcast.grafana.site import Site, read
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.package_files import copy_files, package_files
 
-_CODE: Final = "kernelcast"
-"""Beside the files in a checkout."""
+_README: Final = "README.md"
 _RUNBOOKS: Final = "runbooks.md"
 _CLI: Final = "kernelcast.cli"
 _CHART: Final = Path("helm", "kernelcast")
@@ -50,41 +48,35 @@ def dashboards(
     directory: Output,
     *,
     flavor: Annotated[
-        DashboardFlavor, typer.Option(help="plain: all files that come with this version; or dashboards for Grafana.")
+        DashboardFlavor, typer.Option(help="plain: all files of a site, with a README; or dashboards for Grafana.")
     ] = DashboardFlavor.PLAIN,
     site_file: SiteFile = None,
 ) -> None:
     """Write dashboards, ready to load.
 
-    plain: every file of this version, with rules, their tests and examples, and `--site` in those that name addresses;
-    import `dashboards/*.json`.
+    plain: dashboards, rules, configurations and runbooks of the site; its README.md says what to do with each.
     provisioning: the directory that Grafana reads at its start, with the data source. configmap: for Grafana's sidecar.
     """
     with exit_on_configuration_error():
         site = read(site_file)
         if flavor is DashboardFlavor.PLAIN:
-            written = _all_files(directory)
-            listed(written if site_file is None else sorted({*written, *write_files(directory, _of_site(site))}))
+            listed(write_files(directory, _all_files(site)))
         elif flavor is DashboardFlavor.CONFIGMAP:
             listed(write_files(directory, kubernetes.configmaps(pages.render(site.runbooks_url), site)))
         else:
-            interval = duration(site.prometheus.scrape_interval_seconds)
-            files = provisioning.render(site.prometheus.url, site.grafana.dashboards_path, interval)
-            made = {f"provisioning/{name}": text for name, text in files.items()}
+            made = {f"provisioning/{name}": text for name, text in provisioning.render(site).items()}
             made |= {f"dashboards/{name}": text for name, text in pages.render(site.runbooks_url).items()}
             listed(write_files(directory, made))
 
 
-def _of_site(site: Site) -> dict[str, str]:
-    """The files that depend on the site, over those of this version."""
-    profile, webhook, access = site.rules_profile, alertmanager.webhook_of(site), site.bridge.access
-    files = {
-        f"alertmanager/{alertmanager.FILE}": alertmanager.render(webhook, profile, access),
-        f"alertmanager/{people.FILE}": people.render(webhook, profile, access),
-        f"prometheus/{prometheus.FILE}": prometheus.render(site),
+def _all_files(site: Site) -> dict[str, str]:
+    package = Path(__file__).parents[1]
+    readme = package_files(package, package.parents[1]) / _README
+    return {
+        _README: readme.read_text(encoding="utf-8"),
+        _RUNBOOKS: rules.runbooks(site.rules_profile),
+        **output.tree(site),
     }
-    files |= {f"dashboards/{name}": text for name, text in pages.render(site.runbooks_url).items()}
-    return files | {f"rules/{name}": text for name, text in rules.render(profile).items()}
 
 
 def rule_files(
@@ -127,12 +119,6 @@ def chart(directory: Output, *, site_file: SiteFile = None) -> None:
         made = {f"files/dashboards/{name}": text for name, text in pages.render(site.runbooks_url).items()}
         made |= {f"files/rules/{name}": text for name, text in _rules_of(site, native=False).items()}
         listed([*written, *write_files(directory, made)])
-
-
-def _all_files(directory: Path) -> list[Path]:
-    package = Path(__file__).parents[1]
-    written = copy_files(package_files(package, package.parents[1]), directory, without=(_CODE, _RUNBOOKS))
-    return [*written, *write_files(directory, {_RUNBOOKS: rules.runbooks(rules.PRODUCTION)})]
 
 
 def _rules_of(site: Site, *, native: bool) -> dict[str, str]:

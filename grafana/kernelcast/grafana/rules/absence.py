@@ -23,9 +23,19 @@ def of_all(rule: AlertRule, *, name: str, works: str, service: str) -> AlertRule
         severity=AlertSeverity.NONE,
         summary=f"No {service} works",
         description=f"Alertmanager mutes by this alert what follows; {rule.name} mutes this one.",
-        action=f"As of {rule.name}.",
+        action=f"Do what {rule.name} says.",
         steps=(),
     )
+
+
+def unread_targets(alert: str, job: str | None, profile: Profile) -> str:
+    """Targets of a job that cannot be read, and a job that had targets within the hour and has none now.
+
+    A job that Prometheus never had is a service that this site does not run.
+    """
+    up = f'up{{job="{job}"}}'
+    known = lately(alert, lambda window: f"present_over_time({up}[{window}])", by="job", profile=profile)
+    return f"{up} == 0 or ({known} unless on (job) {up})"
 
 
 def lately(alert: str, seen: Callable[[str], str], *, by: str, profile: Profile) -> str:

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.absence import of_all
+from kernelcast.grafana.rules.absence import of_all, unread_targets
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
@@ -33,15 +33,15 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 
 def _down(profile: Profile) -> AlertRule:
-    job = profile.jobs.bridge
+    name = "KernelcastBridgeDown"
     return AlertRule(
-        name="KernelcastBridgeDown",
-        expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
+        name=name,
+        expr=unread_targets(name, profile.jobs.bridge, profile),
         hold_seconds=2 * MINUTE,
         severity=AlertSeverity.CRITICAL,
         summary="The bridge is down: Prometheus gets nothing from Kafka",
-        description="Prometheus cannot read {{ $labels.job }} at {{ $labels.instance }}, or has no such target. "
-        "Messages of the exporters wait in Kafka.",
+        description="Prometheus cannot read {{ $labels.job }}{{ with $labels.instance }} at {{ . }}{{ end }}, or has "
+        "lost the target. Messages of the exporters wait in Kafka.",
         action="Check the bridge's /-/healthy and its log. Nothing is lost while Kafka's retention lasts.",
         dashboard=PIPELINE,
     )

@@ -128,7 +128,7 @@ def _spool_dropping(profile: Profile) -> AlertRule:
         description="Messages were lost before Kafka had them: the oldest beyond the bound, too old, on a disk that is "
         "full or fails, truncated by a crash, or refused by Kafka. Counters are complete again with the next message; "
         "gauges have a gap.",
-        action="bound or age: bring Kafka back, or raise exporter.spool.max_bytes; disk: free it; refused: the log "
-        "names the topic and Kafka's reason.",
+        action="Act on the reason. bound or age: bring Kafka back, or raise exporter.spool.max_bytes; disk: free it; "
+        "refused: the log names the topic and Kafka's reason.",
         dashboard=PIPELINE,
     )

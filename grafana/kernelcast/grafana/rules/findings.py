@@ -51,6 +51,7 @@ _PHRASES: Final = (
 )
 """By a pattern of the metric: verb and value, in the unit of the metric."""
 _OTHER_PHRASE: Final = ("has {{ $labels.metric }}", "{{ $v | humanize }}")
+_LIST: Final = "`kernelcast findings list`, or the predictor's /api/v1/findings at a site without Kafka"
 _AS_LAST_KNOWN: Final = " (as last known: no predictor works)"
 
 
@@ -97,7 +98,7 @@ def _passed(profile: Profile) -> AlertRule:
         summary=f"{_WHERE} {_figures(profile, 'has passed its limit')}{_FOR}{_HOTTER}: {_culprit()}",
         description="The value has passed its limit, as the mean of an interval, and is not clearly back. The value of "
         "the alert is the time since then.",
-        first="What the cause says; the message has it.",
+        first="Do what the list below says of the cause; the message has the same.",
     )
 
 
@@ -114,7 +115,7 @@ def _imminent(profile: Profile) -> AlertRule:
         summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_IN}{_HOTTER}: {_culprit()}",
         description="A finding of the predictor: the limit is reached within an hour with a probability of at least "
         "0.9. The value of the alert is the time until a probability of one half.",
-        first="What the cause says; the message has it. Or move the job.",
+        first="Do what the list below says of the cause, or move the job; the message has the same.",
     )
 
 
@@ -130,7 +131,7 @@ def _predicted(profile: Profile) -> AlertRule:
         description="A finding of the predictor: its limit will be reached within a day. The prediction has lasted "
         "for long enough, given how many series are watched. The value of the alert is the time until a probability of "
         "one half, 0 where that is not known.",
-        first="Today: what the cause says; the message has it.",
+        first="Do today what the list below says of the cause; the message has the same.",
     )
 
 
@@ -144,7 +145,7 @@ def _slower(profile: Profile) -> AlertRule:
         description="A finding of the predictor: a kernel takes longer than its usual duration for the same launch "
         "configuration, region and version of the code, or a rank longer than the others. The value of the alert is "
         "the time since then.",
-        first="Today: what the cause says; the message has it.",
+        first="Do today what the list below says of the cause; the message has the same.",
     )
     return replace(rule, subject=("Hostname", "gpu", "program"), dashboard=KERNELS)
 
@@ -160,7 +161,7 @@ def _fault(profile: Profile) -> AlertRule:
         description="A finding of the predictor about a fault that exists already. The alert of the hardware itself, "
         "such as KernelcastGpuXidHardware, comes first and mutes this one; it fires alone where no other alert shows "
         "the fault.",
-        first="What the cause says; the message has it.",
+        first="Do what the list below says of the cause; the message has the same.",
     )
 
 
@@ -173,7 +174,7 @@ def _ticket(profile: Profile) -> AlertRule:
         severity=AlertSeverity.INFO,
         summary=f"{_WHERE} {_figures(profile, 'has a finding', against='')}{_FOR}: {_culprit()}",
         description="A finding of the predictor that can wait for working hours.",
-        first="In working hours: `kernelcast findings list`, then what the cause says.",
+        first=f"Do in working hours what the list below says of the cause. All findings: {_LIST}.",
     )
 
 
@@ -187,7 +188,7 @@ def _held() -> AlertRule:
         summary="{{ $value }} findings do not page: the fleet has had its pages of the day",
         description="predictor.alarms.pages_per_day is spent, so more is wrong than is paged. Limits that are passed "
         "are never held.",
-        action="Look at the whole list, `kernelcast findings list`, before you raise pages_per_day.",
+        action=f"Look at the whole list before you raise pages_per_day: {_LIST}.",
         dashboard=PIPELINE,
     )
 
@@ -302,6 +303,6 @@ _ADVISED: Final = tuple(f"`{cause}` ({advice.culprit}): {advice.first}" for caus
 
 def _details() -> str:
     return (
-        "Cause: {{ $labels.cause }}; `kernelcast findings list --json` has the evidence."
-        "{{ with $labels.program }} Program: {{ . }}.{{ end }}"
+        "Cause: {{ $labels.cause }}. Its evidence: `kernelcast findings list --json`, or the predictor's "
+        "/api/v1/findings at a site without Kafka.{{ with $labels.program }} Program: {{ . }}.{{ end }}"
     )

@@ -126,8 +126,8 @@ def _other(profile: Profile) -> AlertRule:
         summary=f"{_GPU} reported {_ERROR}",
         description="The driver reported an error after which the GPU can be used, or whose number is in no table "
         "of ours.",
-        action="63: reset the GPU when it is idle. 92: watch it. 94: restart the program that was hit. Any other: "
-        "look it up in NVIDIA's catalog, and read its line in the kernel's log (`NVRM: Xid`).",
+        action="Act on the number. 63: reset the GPU when it is idle. 92: watch it. 94: restart the program that was "
+        "hit. Any other: look it up in NVIDIA's catalog, and read its line in the kernel's log (`NVRM: Xid`).",
         subject=_SUBJECT,
         dashboard=GPUS,
         steps=(

@@ -116,8 +116,8 @@ def _unmeasured() -> AlertRule:
         description="The exporter reads this GPU, but neither its memory nor its utilisation is in Prometheus, nor a "
         "reason why the GPU lacks them. Either a dcgm-exporter writes "
         "them that Prometheus does not scrape, or they were switched off.",
-        action="kernelcast_exporter_device_metrics_off has the reason. Have Prometheus scrape the dcgm-exporter of "
-        "that node, or stop it, or set exporter.device_metrics to on.",
+        action="Look at kernelcast_exporter_device_metrics_off, which has the reason. Then have Prometheus scrape the "
+        "dcgm-exporter of that node, or stop it, or set exporter.device_metrics to on.",
         subject=_SUBJECT,
         dashboard=GPUS,
     )
@@ -181,8 +181,8 @@ def _unreadable() -> AlertRule:
         summary=f"{{{{ $value }}}} rows of {_GPU} cannot be read: {{{{ $labels.reason }}}}",
         description="The GPU has these rows, but the exporter cannot read them. Rows that a GPU does not have are "
         "not counted.",
-        action="no_permission: give the exporter's user the driver's capabilities; error or lost: `kernelcast doctor` "
-        "and the kernel's log (Xid).",
+        action="Act on the reason. no_permission: give the exporter's user the driver's capabilities; error or lost: "
+        "run `kernelcast doctor` and look at the kernel's log (Xid).",
         subject=_SUBJECT,
         dashboard=GPUS,
     )

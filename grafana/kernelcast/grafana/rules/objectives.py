@@ -86,7 +86,7 @@ OBJECTIVES: Final = (
         0.001,
         f"({_lost()}) / ({_ACKNOWLEDGED} + {_lost()} > 0)",
         "99.9 % of messages reach Kafka",
-        "The rows of losses say which daemon loses messages of which topic, and the daemon's log why.",
+        "Look at the rows of losses: which daemon loses messages of which topic; the daemon's log says why.",
     ),
 )
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.absence import fired_lately, of_all
+from kernelcast.grafana.rules.absence import fired_lately, of_all, unread_targets
 from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import LAG, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge, predictor, runtime
@@ -28,14 +28,15 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 
 def _predictor_down(profile: Profile) -> AlertRule:
-    job = profile.jobs.predictor
+    name = "KernelcastPredictorDown"
     return AlertRule(
-        name="KernelcastPredictorDown",
-        expr=f'up{{job="{job}"}} == 0 or absent(up{{job="{job}"}})',
+        name=name,
+        expr=unread_targets(name, profile.jobs.predictor, profile),
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary="The predictor is down: findings stay as they are, and there are no forecasts and no hints",
-        description=f"Prometheus cannot read {_DAEMON}, or has no such target. Measurements are not affected. "
+        description="Prometheus cannot read {{ $labels.job }}{{ with $labels.instance }} at {{ . }}{{ end }}, or has "
+        "lost the target. Measurements are not affected. "
         "Alerts about findings go on as they were last known: nobody knows whether they are over.",
         action="Check its /-/healthy and its log; after a restart it restores its windows and findings.",
         dashboard=PIPELINE,
@@ -66,9 +67,16 @@ def _exporter_stale(profile: Profile) -> AlertRule:
         summary="Node {{ $labels.Hostname }} stopped reporting its GPUs",
         description="The node sent device metrics; now its exporter has missed several intervals, or nothing of it has "
         "been seen for five minutes. The alert lasts until it sends them again, for five days at most.",
-        action="Check the node and its exporter. If the node was removed on purpose, silence the alert.",
+        action="Log in to the node. If it does not answer, treat it as failed; if it does, start its exporter again. "
+        "If it was removed on purpose, silence the alert.",
         subject=("Hostname",),
         dashboard=PIPELINE,
+        steps=(
+            "Find out whether it is the node: `ping`, its console, and its state in the scheduler or Kubernetes.",
+            "Look at the exporter: `systemctl status kernelcast-exporter`, or its pod, and its log.",
+            "Run `kernelcast doctor` there: it names what the exporter lacks, and tries the way to Kafka.",
+            "If several nodes stopped at once, look at what they share: a rack's network, Kafka, the bridge.",
+        ),
     )
 
 
@@ -184,6 +192,6 @@ def _watchdog() -> AlertRule:
         severity=AlertSeverity.NONE,
         summary="Alerting works",
         description="This alert always fires. If it stops arriving, Prometheus or Alertmanager is broken.",
-        action="None while it fires; connect its receiver to a service that alerts when it stops.",
+        action="Connect its receiver to a service that raises an alarm when it stops. While it fires, do nothing.",
         dashboard=PIPELINE,
     )

@@ -41,7 +41,7 @@ _FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")
 _DEVICE_ROW: Final = re.compile(r"DCGM_FI_\w+")
 
 _GENERATED: Final = (
-    "Made by kernelcast from the code in grafana/kernelcast/grafana/rules: change that, or the file of your site."
+    "Made by kernelcast. To change it, change the file of your site: `kernelcast rules files --site FILE --output DIR`."
 )
 
 
@@ -141,7 +141,9 @@ def _runbook(rules: list[AlertRule], profile: Profile) -> str:
         f"Severity: {_severities(rules)}{held}{kept}. Dashboard: `{alert.dashboard}`.",
         f"Source: {alert.source}." if alert.source else "",
         f"Needs of the GPU: {rows}. A GPU without them has no such alert." if rows else "",
+        '<details markdown="1">\n<summary>Expression of the rule</summary>',
         *(f"```promql\n{one.expr}\n```" for one in (alert, *others)),
+        "</details>",
     ]
     return "\n\n".join(part for part in parts if part)
 

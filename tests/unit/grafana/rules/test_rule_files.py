@@ -18,6 +18,10 @@ from kernelcast.wire.errors import ConfigurationError
 RECORDED = recorded()
 ALERTS = rules.alerts(rules.PRODUCTION)
 TEST_FILES = sorted((GENERATED / "rules" / "tests").glob("*.yaml"))
+ACTIONS = re.compile(
+    "(Act|Ask|Check|Compare|Connect|Do|Drain|Find|Have|Let|Log|Look|Measure|Read|Restart|Run|See|Take) "
+)
+"""With which a first step begins."""
 RECORD_NAME = re.compile(r"[a-z]+:[A-Za-z_]+:[a-z0-9]+")
 
 
@@ -51,6 +55,13 @@ def test_an_alert_has_a_description_and_an_action(alert: rules.AlertRule) -> Non
     named = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
     assert named <= (available(alert.expr) | SCRAPED), "a text names a label that the alert cannot have"
     assert all(text.count("{{") == text.count("}}") for text in rule["annotations"].values())
+
+
+def test_a_text_that_names_the_list_of_findings_says_where_it_is_without_kafka() -> None:
+    texts = [text for alert in ALERTS for text in (alert.description, alert.first or alert.action)]
+    naming = [text for text in texts if "kernelcast findings list" in text]
+    assert naming
+    assert all("/api/v1/findings" in text for text in naming)
 
 
 @pytest.mark.parametrize("profile", rules.PROFILES.values(), ids=lambda profile: profile.name)
@@ -93,6 +104,16 @@ def test_an_alert_without_an_address_of_runbooks_has_the_first_step_in_its_text(
     for alert in ALERTS:
         description = alert.to_rule(rules.PRODUCTION)["annotations"]["description"]
         assert description == f"{alert.description} First: {alert.action}"
+
+
+def test_a_runbook_begins_with_an_action_and_folds_the_expression() -> None:
+    sections = re.split(r"^## ", rules.runbooks(rules.PRODUCTION), flags=re.MULTILINE)[1:]
+    for section in sections:
+        name, _, first, *_ = section.splitlines()
+        assert ACTIONS.match(first.removeprefix("**First:** ")), (name, first)
+        unfolded = re.sub(r"<details.*?</details>", "", section, flags=re.DOTALL)
+        assert section.count("<details") == 1
+        assert "promql" not in unfolded
 
 
 def test_every_alert_has_a_runbook() -> None:

@@ -21,7 +21,8 @@ def names(profile: rules.Profile) -> set[str]:
 
 @pytest.mark.slow
 def test_a_site_without_kafka_has_no_alert_about_an_absent_service() -> None:
-    text = "".join(output.tree(WITHOUT_KAFKA)[f"rules/{name}"] for name in (rules.ALERTS_FILE, rules.CLASSIC_FILE))
+    files = rules.render(WITHOUT_KAFKA)
+    text = "".join(files[name] for name in (rules.ALERTS_FILE, rules.CLASSIC_FILE))
     assert "absent(" not in text
     assert 'kernelcast-bridge"' not in text
     assert not {"KernelcastBridgeDown", "KernelcastPredictorDown", "KernelcastLagGrowing"} & names(WITHOUT_KAFKA)
@@ -45,9 +46,8 @@ def test_without_a_bridge_alerts_go_to_people_alone() -> None:
 
 
 def test_job_names_are_those_of_the_site() -> None:
-    files = output.tree(OWN_NAMES)
-    rendered = files[f"rules/{rules.ALERTS_FILE}"]
-    assert 'absent(up{job="monitoring/bridge"})' in rendered
+    rendered = rules.render(OWN_NAMES)[rules.ALERTS_FILE]
+    assert 'up{job="monitoring/bridge"} == 0' in rendered
     assert 'up{job="oracle"} == 0' in rendered
     site = Site(jobs=JobNames(bridge="b", exporter="e", dcgm_exporter="d"), dcgm_exporter=Targets(("h:9400",)))
     jobs = {job["job_name"]: job for job in yaml.safe_load(prometheus.render(site))["scrape_configs"]}
@@ -70,7 +70,7 @@ def test_thresholds_reach_expressions_and_texts() -> None:
 
 def test_pages_link_to_the_runbooks_of_the_site() -> None:
     site = Site(runbooks_url="https://wiki.example/kernelcast", dashboard_url="https://g.example/d/kernelcast-kernels")
-    files = output.tree(site.rules_profile)
+    files = output.tree(site)
     assert "https://wiki.example/kernelcast#kernelcastgpudown" in files["dashboards/kernelcast-gpus.json"]
     assert "https://g.example/d/kernelcast-gpus?" in files[f"rules/{rules.ALERTS_FILE}"]
 
