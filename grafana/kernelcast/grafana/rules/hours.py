@@ -1,9 +1,10 @@
 """Recording rules about where GPU-hours go: each allocated GPU's time is divided into parts that add up to it.
 
-A GPU is allocated while a pod or a job holds it, or a program reports from it. What its time is spent on is taken from
-the first of these that knows: a program that stands still, phases of its steps, its device time, the GPU's utilization;
-what none of them knows is `unknown`, never `idle`. Recorded are GPUs, which are GPU-hours an hour: the hours of a month
-are `sum_over_time` of the recordings, divided by evaluations an hour. A price only multiplies.
+A GPU is allocated while a pod or a job holds it, or a program reports from it. Several owners share it equally, and a
+MIG instance is its slices of a GPU. What its time is spent on is taken from the first of these that knows: programs
+that stand still while none on the GPU moves, phases of steps, device time, utilization of the GPU or instance; what
+none of them knows is `unknown`, never `idle`. Recorded are GPUs, which are GPU-hours an hour: the hours of a month are
+`sum_over_time` of the recordings, divided by evaluations an hour. A price only multiplies.
 """
 
 from typing import Final
@@ -12,10 +13,11 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.rules import standing
 from kernelcast.grafana.rules.model import Profile, RecordingRule, RuleGroup
 from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.catalogue.devices import device, gpu, profiling
 from kernelcast.wire.catalogue.peaks import PEAKS, PRECISIONS
 
 OWNER: Final = "gpu:kernelcast_allocated_gpus:owner"
+SHARE: Final = "gpu:kernelcast_allocated_gpus:share"
 KNOWN: Final = "gpu:kernelcast_allocated_gpus:known"
 PART: Final = "gpu:kernelcast_allocated_gpus:part"
 HOURS: Final = "owner:kernelcast_allocated_gpus:part"
@@ -51,6 +53,15 @@ PARTS: Final = (COMPUTING, DATA, PEERS, STILL, "compilation", "checkpoint", IDLE
 _GPU: Final = "Hostname, UUID, GPU_I_ID"
 _OWNER: Final = f"namespace, {TEAM}, hpc_job, user"
 _HOLDS: Final = ('namespace!=""', 'hpc_job!=""')
+_WITH_GPU: Final = 'UUID!="cpu"'
+"""Of programs, those that have a GPU."""
+_SLICES: Final = (
+    (7, 'modelName!~"NVIDIA (A30|RTX PRO .*)"', (1, 2, 3, 4)),
+    (4, 'modelName=~"NVIDIA (A30|RTX PRO 6000 .*)"', (1, 2)),
+    (2, 'modelName=~"NVIDIA RTX PRO (5000|4500) .*"', (1,)),
+)
+"""Slices of a GPU, its model, and the slices of its smaller MIG instances, with which their profiles begin, such as
+`1g.10gb`. Source: NVIDIA's user guide of MIG, supported profiles."""
 
 
 def recordings(profile: Profile, window: str, watts: str, state_seconds: str) -> tuple[RuleGroup, ...]:
@@ -62,9 +73,11 @@ def recordings(profile: Profile, window: str, watts: str, state_seconds: str) ->
         watts: The recording of a GPU's power.
         state_seconds: The recording of device time by state, in seconds a second.
     """
-    part_of_owner = f"{PART} * on ({_GPU}) group_left ({_OWNER}) {OWNER}"
+    each_part = " or ".join(f'label_replace({SHARE}, "part", "{part}", "", "")' for part in PARTS)
+    part_of_owner = f"({each_part}) * on ({_GPU}, part) group_left () {PART}"
     rules = (
         RecordingRule(OWNER, _owners()),
+        RecordingRule(SHARE, f"{OWNER} / on ({_GPU}) group_left () count by ({_GPU}) ({OWNER}) {_times_its_slices()}"),
         *_known(window, state_seconds),
         # The first source that knows counts alone: its parts are at most the whole, the rest is unknown.
         RecordingRule(PART, f"{KNOWN} / on ({_GPU}) group_left () clamp_min(sum by ({_GPU}) ({KNOWN}), 1)"),
@@ -75,7 +88,7 @@ def recordings(profile: Profile, window: str, watts: str, state_seconds: str) ->
             COST,
             _bounded(f"sum by ({_OWNER}, part) ({part_of_owner} * on (Hostname, UUID) group_left () {PRICE})"),
         ),
-        RecordingRule(WATTS, f"sum by ({_OWNER}) ({OWNER} * on (Hostname, UUID) group_left () {_whole(watts)})"),
+        RecordingRule(WATTS, f"sum by ({_OWNER}) ({SHARE} * on (Hostname, UUID) group_left () {_whole(watts)})"),
         *_per_item(window, watts),
     )
     return (RuleGroup("kernelcast-gpu-hours", rules), RuleGroup("kernelcast-flops", _flops(window)))
@@ -111,15 +124,28 @@ def _flops(window: str) -> tuple[RecordingRule, ...]:
 
 
 def _owners() -> str:
-    """One owner for each allocated GPU: a GPU that several share is booked on one of them."""
-    rows = [promql.name(row) for row in (*promql.GPU_ROWS, gpu.OWNER)]
-    held = " or ".join(f"{row}{{{holds}}}" for holds in _HOLDS for row in rows)
-    owned = f"topk by ({_GPU}) (1, group by ({_GPU}, namespace, {TEAM}, hpc_job) ({held}))"
-    user = f'topk by ({_GPU}) (1, group by ({_GPU}, user) ({promql.name(kernel.PROBE_USER)}{{user!=""}}))'
-    with_user = f"{owned} * on ({_GPU}) group_left (user) {user}"
-    reporting = f"group by ({_GPU}) ({promql.name(kernel.PROBE_RUNNING)})"
-    without = f"({user} or on ({_GPU}) {reporting}) unless on ({_GPU}) {owned}"
-    return f"{with_user} or {owned} unless on ({_GPU}) {user} or {without}"
+    """The owners of each allocated GPU, by the first series that names one; with the user if there is one of each."""
+    rows = [promql.name(row) for row in (gpu.OWNER, *promql.GPU_ROWS)]
+    held = f" or on ({_GPU}) ".join(f"({' or '.join(f'{row}{{{holds}}}' for holds in _HOLDS)})" for row in rows)
+    owned = f"group by ({_GPU}, namespace, {TEAM}, hpc_job) ({held})"
+    users = f'group by ({_GPU}, user) ({promql.name(kernel.PROBE_USER)}{{user!="", {_WITH_GPU}}})'
+    several = f"(count by ({_GPU}) ({users}) > 1 or count by ({_GPU}) ({owned}) > 1)"
+    only_user = f"({users} unless on ({_GPU}) {several})"
+    with_user = f"{owned} * on ({_GPU}) group_left (user) {only_user}"
+    reporting = f"group by ({_GPU}) ({promql.name(kernel.PROBE_RUNNING)}{{{_WITH_GPU}}})"
+    without = f"({users} or on ({_GPU}) {reporting}) unless on ({_GPU}) {owned}"
+    return f"{with_user} or {owned} unless on ({_GPU}) {only_user} or {without}"
+
+
+def _times_its_slices() -> str:
+    """The factor of a MIG instance; 1 for a GPU, and for an instance that is all of it."""
+    memory = promql.name(device.FB_USED)
+    smaller = " or ".join(
+        f'{slices / whole:g} * group by ({_GPU}) ({memory}{{GPU_I_PROFILE=~"{slices}g[.].*", {model}}})'
+        for whole, model, parts in _SLICES
+        for slices in parts
+    )
+    return f"* on ({_GPU}) group_left () ({smaller} or {_each()})"
 
 
 def _each() -> str:
@@ -132,15 +158,17 @@ def _known(window: str, state_seconds: str) -> tuple[RecordingRule, ...]:
     Phases are timed when they end. In the midst of one that is longer than the window, and for a window after it, their
     rates do not add up to the time: then the present phase counts alone.
     """
-    stands = f"group by ({_GPU}) ({promql.name(kernel.STANDING)} > 0)"
-    still = f"group by ({_GPU}) ({standing.STILL})"
-    at_rest = f'group by ({_GPU}) ({promql.name(kernel.STANDING)}{{state=~"person|ended"}} > 0)'
+    none_moves = f"unless on ({_GPU}) {promql.name(kernel.STANDING)} == 0"
+    stands = f"(group by ({_GPU}) ({promql.name(kernel.STANDING)} > 0) {none_moves})"
+    still = f"(group by ({_GPU}) ({standing.STILL}) {none_moves})"
+    at_rest = f'(group by ({_GPU}) ({promql.name(kernel.STANDING)}{{state=~"person|ended"}} > 0) {none_moves})'
     phases = f"sum without (instance) (rate({promql.name(kernel.PHASE_SECONDS)}[{window}]))"
     ranks = f"count by ({_GPU}) (group by ({_GPU}, program, rank) ({promql.name(kernel.PHASE)}))"
     steps = f"group by ({_GPU}) ({promql.name(kernel.PHASE)})"
     states = f"group by ({_GPU}) ({state_seconds})"
     devices = f"count by ({_GPU}) (group by ({_GPU}, program, rank) ({state_seconds}))"
     used = f"max by ({_GPU}) (avg_over_time({promql.name(device.GPU_UTIL)}[{window}])) / 100"
+    used = f"({used} or max by ({_GPU}) (avg_over_time({promql.name(profiling.GR_ENGINE_ACTIVE)}[{window}])))"
     backward = standing.by_job(_selected(phases, "phase", ("backward",)))
     shortest = f"min by (program, job_id) ({backward})"
     waited = f"sum by ({_GPU}) ({backward} - on (program, job_id) group_left () {shortest})"
@@ -200,7 +228,7 @@ def _matching(label: str, values: tuple[str, ...]) -> str:
 
 def _bounded(expr: str) -> str:
     """The largest owners with a series of their own, the others as one."""
-    largest = f"topk({MAX_OWNERS}, sum by ({_OWNER}) ({expr}))"
+    largest = f"topk({MAX_OWNERS}, sum by ({_OWNER}) ({SHARE}))"
     others = f"sum by (part) ({expr} unless on ({_OWNER}) {largest})"
     return f'{expr} and on ({_OWNER}) {largest} or label_replace({others}, "namespace", "other", "", "")'
 
