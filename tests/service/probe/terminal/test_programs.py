@@ -18,7 +18,7 @@ from tests.support.service.probe_node import Node
 from tests.support.waiting import LONGEST_SECONDS, eventually
 
 from kernelcast.probe import command
-from kernelcast.probe.activation import standalone
+from kernelcast.wire import standalone
 
 pytestmark = pytest.mark.service
 
@@ -126,7 +126,7 @@ def test_each_standalone_exporter_begins_with_its_own_programs(tmp_path: Path) -
         PLAIN
         + """
 import urllib.request
-from kernelcast.probe.activation import standalone
+from kernelcast.wire import standalone
 page = f"http://127.0.0.1:{open(sys.argv[2] + '/kernelcast/' + standalone.PORT).read()}/metrics"
 for _ in range(100):
     text = urllib.request.urlopen(page).read().decode()
