@@ -41,6 +41,8 @@ section th,section td,section td:first-child{padding-right:.45rem;white-space:no
 section th.grows{width:auto}section td:first-child{max-width:9rem}
 section td:first-child,section td.grows:not(.name){overflow-wrap:anywhere;min-width:5.5rem}
 section .right,section td.name{white-space:nowrap;max-width:none}section td.name{max-width:1px;width:99%}}
+@media (max-width:26rem){section th,section td,section td:first-child{padding-right:.3rem}
+section td:first-child,section td.grows:not(.name){min-width:3.5rem}section td.name{min-width:5.5rem}}
 """
 _HERE: Final = ("live", "cpu")
 """Sources of data that are measured on this machine and now."""

@@ -234,10 +234,7 @@ class Picture:
                 "sources": self.sources,
                 "news": [asdict(one) for one in self.news],
                 "gpus": [{"node": one.node, "gpu": one.index, **one.values} for one in self.gpus],
-                "programs": [
-                    {"program": one.name, **asdict(one), "phases": dict(one.phases), "verdict": verdict_of(one)}
-                    for one in self.programs
-                ],
+                "programs": [{"program": one.name, **_program_document(one)} for one in self.programs],
                 "kernels": [asdict(one) for one in self.kernels],
                 "predictions": [asdict(one) for one in self.predictions],
                 "no_prediction": "" if self.predictions else self.no_prediction,
@@ -344,6 +341,11 @@ class Recent:
             one = shown.get(subject, Prediction(labels))
             shown[subject] = Prediction(one.labels, one.probability, one.seconds_left, ago)
         return tuple(sorted(shown.values(), key=_urgency))
+
+
+def _program_document(program: ProgramNow) -> dict[str, Any]:
+    parts = {"phases": dict(program.phases), "regions": dict(program.regions)}
+    return {**asdict(program), **parts, "verdict": verdict_of(program)}
 
 
 def verdict_of(program: ProgramNow) -> str:

@@ -17,12 +17,12 @@ from kernelcast.wire.errors import DecodeError, PageError
 
 _STEP_ROWS: Final = (
     *(kernel.STEPS, kernel.ITEMS, kernel.STEP_SECONDS, kernel.PHASE_SECONDS),
-    *(kernel.PHASE, kernel.PROGRESS, kernel.JOB_INFO),
+    *(kernel.REGION_WALL, kernel.PHASE, kernel.PROGRESS, kernel.JOB_INFO),
 )
 ROWS: Final = (
     *(*device.ROWS, gpu.GPU_UP),
     *(kernel.DURATION, kernel.LAUNCHES, kernel.PROBE_RUNNING, kernel.PROBE_MEASURED, *_STEP_ROWS),
-    *(kernel.KERNEL_INFO, kernel.PROGRAM_INFO),
+    *(kernel.KERNEL_INFO, kernel.PROGRAM_INFO, kernel.PROCESSES),
     *(kernel.TUNABLE_INFO, kernel.HINT_OUTCOMES, kernel.HINT_MEASURED),
     *(forecast.FORECAST_VALUE, forecast.JUDGED_SERIES, forecast.DEGRADATION_PROBABILITY),
     *(forecast.DEGRADATION_TIME, forecast.DEGRADATION_CROSSED),
@@ -31,6 +31,9 @@ ROWS: Final = (
 )
 """Rows that are shown. A page of a large bridge has a million lines; only those whose names begin so are parsed."""
 _DURATION: Final = kernel.DURATION.prometheus_name
+_REGION_WALL: Final = kernel.REGION_WALL.prometheus_name
+_PARTS: Final = {kernel.PHASE_SECONDS.prometheus_name: "phase", _REGION_WALL: "region"}
+"""Label of each row that has the time of parts of the steps."""
 _OWN_NAMES: Final = frozenset(row.prometheus_name for row in ROWS)
 NAMES: Final = _OWN_NAMES | {other for other, own in OWN_NAMES.items() if own in _OWN_NAMES}
 """Names of the rows, with DCGM's other names of them."""
@@ -70,6 +73,7 @@ class StepTotals:
         items: Samples, tokens or the like.
         seconds: Wall time of the steps.
         phases: Wall time by phase; empty where phases are not known.
+        regions: Wall time by region that the program has named.
         now: Phases that its processes are in.
         progress_seconds: Time of its last step or change of phase, Unix seconds; 0 where that is not known.
         job: Identity of its job; empty where that is not known.
@@ -79,6 +83,7 @@ class StepTotals:
     items: float = 0.0
     seconds: float = 0.0
     phases: dict[str, float] = field(default_factory=dict)
+    regions: dict[str, float] = field(default_factory=dict)
     now: set[str] = field(default_factory=set)
     progress_seconds: float = 0.0
     job: str = ""
@@ -153,6 +158,8 @@ class ScrapedPage:
     works: dict[SeriesKey, SeriesKey] = field(default_factory=dict)
     # Labels of a program on a GPU, of one rank, to its steps; programs that made none have no entry.
     steps: dict[SeriesKey, StepTotals] = field(default_factory=lambda: defaultdict(StepTotals))
+    # Labels of a program on a GPU to its live processes.
+    processes: dict[SeriesKey, float] = field(default_factory=dict)
     # Values of the label `source` on GPUs, programs and kernels; empty for live data.
     sources: set[str] = field(default_factory=set)
     # Number of forecast series.
@@ -254,7 +261,7 @@ def _add(page: ScrapedPage, sample: TextSample) -> None:
         _add_hint(page, sample)
     elif name.startswith(("kernelcast_forecast_", "kernelcast_degradation_")):
         _add_forecast(page, sample)
-    elif name.startswith("kernelcast_program_"):
+    elif name.startswith(("kernelcast_program_", _REGION_WALL)):
         _add_steps(page, sample)
     elif "kernel" in labels and not name.startswith("kernelcast_"):
         _add_kernel(page, sample)
@@ -333,11 +340,13 @@ def _add_kernel(page: ScrapedPage, sample: TextSample) -> None:
 
 
 def _add_steps(page: ScrapedPage, sample: TextSample) -> None:
-    """Add a sample of a program's steps; of its versions, too; rows about its memory and compilations add nothing."""
+    """Add a sample of a program's steps, versions or processes; rows about its memory and compilations add nothing."""
     name, labels, value = sample.name, sample.labels, sample.value
     if name == kernel.PROGRAM_INFO.prometheus_name:
         page.works[program_of(labels)] = tuple(sorted(labels.items()))
-    if name not in _STEP_NAMES:
+    elif name == kernel.PROCESSES.prometheus_name:
+        page.processes[program_of(labels)] = value
+    if name not in _STEP_NAMES or (name == _REGION_WALL and not value):  # which is 0 on each GPU but the first
         return
     page.sources.add(labels.get("source", ""))
     totals = page.steps[program_of(labels)]
@@ -347,9 +356,10 @@ def _add_steps(page: ScrapedPage, sample: TextSample) -> None:
         totals.items += value
     elif name == kernel.STEP_SECONDS.prometheus_name:
         totals.seconds += value
-    elif name == kernel.PHASE_SECONDS.prometheus_name:
-        phase = labels.get("phase", "")
-        totals.phases[phase] = totals.phases.get(phase, 0.0) + value
+    elif name in _PARTS:
+        label = _PARTS[name]
+        parts, part = (totals.phases if label == "phase" else totals.regions), labels.get(label, "")
+        parts[part] = parts.get(part, 0.0) + value
     elif name == kernel.PHASE.prometheus_name:
         totals.now.add(labels.get("phase", ""))
     elif name == kernel.PROGRESS.prometheus_name:

@@ -4,7 +4,7 @@
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final, NamedTuple, TypeAlias
@@ -70,11 +70,13 @@ class ProgramNow:
     Attributes:
         name: The label `program`; with its job, where two jobs have the same name.
         ranks: Ranks that have reported steps or kernels.
+        processes: Live processes; more than the ranks where several programs have one name. 0 if that is not known.
         steps: Steps of the rank that has made the most, since the beginning.
         steps_per_second: Of a rank, on average; None before there are two pages, and without steps.
         items_per_second: Of all ranks together; None where the program counts none.
         step_seconds: Mean time of a step; of the steps since the beginning, where none ended between the two pages.
         phases: Share of each phase, the largest first; since the beginning, where nothing was added since.
+        regions: Share of the steps' time, or without steps of all time, in each region that the program has named.
         now: Phases that its processes are in.
         idle_seconds: Time since the last step or change of phase of its slowest rank; None where that is not known.
         launches_per_second: Kernel launches; None before there are two pages, and if nothing was measured.
@@ -83,11 +85,13 @@ class ProgramNow:
 
     name: str
     ranks: int
+    processes: int
     steps: float
     steps_per_second: float | None
     items_per_second: float | None
     step_seconds: float | None
     phases: tuple[tuple[str, float], ...]
+    regions: tuple[tuple[str, float], ...]
     now: tuple[str, ...]
     idle_seconds: float | None
     launches_per_second: float | None
@@ -196,7 +200,13 @@ class History:
             several = len(jobs[name]) > 1 and totals.job
             members.setdefault(f"{name} ({totals.job})" if several else name, {})[key] = totals
         return [
-            _program(name, {key: self._grown(key, ranks[key]) for key in ranks}, now_seconds, launches.get(name))
+            _program(
+                name,
+                {key: self._grown(key, ranks[key]) for key in ranks},
+                now_seconds,
+                launches.get(name),
+                _processes(new, ranks or [key for key in new.processes if dict(key).get("program", "") == name]),
+            )
             for name, ranks in sorted(members.items())
         ]
 
@@ -225,8 +235,18 @@ def _launch_rates(new: ScrapedPage, old: ScrapedPage, span_seconds: float) -> di
     return {program: _rate(increases, span_seconds, shares) for program, increases in grown.items()}
 
 
+def _processes(page: ScrapedPage, series: Iterable[SeriesKey]) -> int:
+    """Live processes of a program: a process that works on several GPUs is one of the series of each."""
+    by_rank: dict[tuple[str, str], float] = {}
+    for key in series:
+        labels = dict(key)
+        rank = labels.get("Hostname", ""), labels.get("rank", "")
+        by_rank[rank] = max(by_rank.get(rank, 0.0), page.processes.get(key, 0.0))
+    return round(sum(by_rank.values()))
+
+
 def _program(
-    name: str, by_rank: Mapping[SeriesKey, _RankNow], now_seconds: float, launches: float | None
+    name: str, by_rank: Mapping[SeriesKey, _RankNow], now_seconds: float, launches: float | None, processes: int
 ) -> ProgramNow:
     ranks = list(by_rank.values())
     totals, grown = [rank.totals for rank in ranks], [rank.grown for rank in ranks]
@@ -239,11 +259,13 @@ def _program(
     return ProgramNow(
         name,
         len(ranks) or 1,
+        processes,
         max((one.steps for one in totals), default=0.0),
         sum(steps) / len(steps) if steps else None,
         sum(items) if items and any(one.items for one in totals) else None,
         sum(one.seconds for one in timed) / timed_steps if timed_steps else None,
         _phase_shares(grown if any(sum(one.phases.values()) for one in grown) else totals),
+        _region_shares(grown, sum(rank.span_seconds for rank in ranks)) or _region_shares(totals, 0.0),
         tuple(sorted(set().union(*(one.now for one in totals)))),
         max(0.0, now_seconds - min(progress)) if progress else None,
         launches,
@@ -276,16 +298,31 @@ def _step_increase(new: StepTotals, old: StepTotals) -> StepTotals:
     if new.steps < old.steps or sum(new.phases.values()) < sum(old.phases.values()):
         return new
     phases = {phase: seconds - old.phases.get(phase, 0.0) for phase, seconds in new.phases.items()}
-    return StepTotals(new.steps - old.steps, new.items - old.items, new.seconds - old.seconds, phases)
+    regions = {region: seconds - old.regions.get(region, 0.0) for region, seconds in new.regions.items()}
+    return StepTotals(new.steps - old.steps, new.items - old.items, new.seconds - old.seconds, phases, regions)
 
 
 def _phase_shares(totals: Sequence[StepTotals]) -> tuple[tuple[str, float], ...]:
+    seconds = _summed(one.phases for one in totals)
+    return _shares_of(seconds, sum(seconds.values()))
+
+
+def _region_shares(totals: Sequence[StepTotals], span_seconds: float) -> tuple[tuple[str, float], ...]:
+    seconds = {name: part for name, part in _summed(one.regions for one in totals).items() if part}
+    return _shares_of(seconds, sum(one.seconds for one in totals) or span_seconds)
+
+
+def _summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     seconds: dict[str, float] = {}
-    for one in totals:
-        for phase, part in one.phases.items():
-            seconds[phase] = seconds.get(phase, 0.0) + max(0.0, part)
-    whole = sum(seconds.values())
-    shares = [(phase, part / whole) for phase, part in seconds.items()] if whole else []
+    for each in parts:
+        for name, part in each.items():
+            seconds[name] = seconds.get(name, 0.0) + max(0.0, part)
+    return seconds
+
+
+def _shares_of(seconds: Mapping[str, float], whole_seconds: float) -> tuple[tuple[str, float], ...]:
+    """Return the share of each part, the largest first."""
+    shares = [(name, part / whole_seconds) for name, part in seconds.items()] if whole_seconds else []
     return tuple(sorted(shares, key=lambda share: -share[1]))
 
 

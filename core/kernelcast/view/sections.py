@@ -1,5 +1,6 @@
 """A picture as tables of cells, in the order of their importance: what `text` and `html` both draw."""
 
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -92,13 +93,36 @@ class Section:
 
 
 def sections(picture: Picture, order: str = "") -> tuple[Section, ...]:
-    """The tables, the most important first; kernels are the last.
+    """The tables, the most important first; kernels are the last, and after them what an exporter's page lacks.
 
     Args:
         picture: What matters now.
         order: How the kernels are sorted and filtered, for their heading.
     """
-    every = (
+    every = tuple(map(_without_empty_columns, _sections(picture, order)))
+    if picture.is_bridge or not picture.has_page:
+        return every
+    lacking = {section.name for section in every if not section.rows and _may_lack(section.name, picture)}
+    shown = tuple(section for section in every if section.name not in lacking)
+    return (*shown, _lacks(lacking)) if lacking else shown
+
+
+def _may_lack(name: str, picture: Picture) -> bool:
+    """Whether an empty table says no more than that this node or its exporter does not have its subject."""
+    kernels_are_hidden = name == "kernels" and picture.all_kernels
+    return name != "programs" and (name != "alerts" or picture.alerts is None) and not kernels_are_hidden
+
+
+def _lacks(names: Container[str]) -> Section:
+    """One line for all tables that an exporter's page lacks."""
+    here = ", ".join(word for name, word in (("gpus", "GPUs"), ("kernels", "kernels")) if name in names)
+    elsewhere = ", ".join(name for name in ("alerts", "predictions", "hints") if name in names)
+    words = filter(None, (here, elsewhere and f"on a bridge (port 19401): {elsewhere}"))
+    return Section("lacking", "not here", (), (), "; ".join(words))
+
+
+def _sections(picture: Picture, order: str) -> Sequence[Section]:
+    return (
         _gpus(picture),
         _programs(picture),
         _alerts(picture),
@@ -106,7 +130,6 @@ def sections(picture: Picture, order: str = "") -> tuple[Section, ...]:
         _hints(picture),
         _kernels(picture, order),
     )
-    return tuple(map(_without_empty_columns, every))
 
 
 def _without_empty_columns(section: Section) -> Section:
@@ -171,7 +194,8 @@ def _programs(picture: Picture) -> Section:
 
 def _program(one: ProgramNow) -> tuple[Cell, ...]:
     sentence = verdict_of(one)
-    shares = ", ".join(f"{phase} {percent(share)}" for phase, share in one.phases if share >= 0.005)
+    regions = _percentages(one.regions)
+    shares = _percentages(share for share in one.phases if share[0] != "other" or not regions)
     word, bound, _ = sentence.partition("-bound:")
     words = f"{word}-bound: {shares}" if bound else shares
     level: Level = "warn" if word == "input" else ""
@@ -181,11 +205,13 @@ def _program(one: ProgramNow) -> tuple[Cell, ...]:
         level, words = "warn", sentence
     elif is_idle(one):
         level, words = "bad", f"no step for {since(one.idle_seconds)}, in {', '.join(one.now)}"
+    elif regions:
+        words = "; ".join(filter(None, (words, f"in {regions}")))
     elif not words:
         words = f"{rate(one.launches_per_second)} kernel launches/s" if one.launches_per_second is not None else ABSENT
     makes_steps = bool(one.steps)
     return (
-        Cell(one.name),
+        Cell(one.name if one.processes <= one.ranks else f"{one.name} ({one.processes} processes)"),
         Cell(number(one.ranks)),
         Cell(number(one.steps) if makes_steps else ABSENT),
         Cell(rate(one.steps_per_second) if makes_steps else ABSENT),
@@ -193,6 +219,10 @@ def _program(one: ProgramNow) -> tuple[Cell, ...]:
         Cell(duration(one.step_seconds)),
         Cell(words, level, shares=one.phases),
     )
+
+
+def _percentages(shares: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{name} {percent(share)}" for name, share in shares if share >= 0.005)
 
 
 def _alerts(picture: Picture) -> Section:

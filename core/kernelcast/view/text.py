@@ -6,6 +6,7 @@ of the kernels first.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Final
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -23,6 +24,8 @@ HEAD_LINES: Final = 2
 """Lines for the address and the worst news."""
 MOST_NEWS: Final = 4
 """Lines of news where there is room."""
+_MARK: Final = 5
+"""Columns of the mark before a piece of news, and a space."""
 _STYLES: Final[dict[Level, str]] = {"bad": "bold red", "warn": "yellow", "good": "green", "": ""}
 _MOST_OF_A_LINE: Final = 24
 """Characters to which a cell is cut on a narrow screen, where its column does not grow."""
@@ -59,7 +62,7 @@ class Screen:
         rows = allotted(every, lines, self.most_kernels)
         used = sum(1 + count for count in rows if count is not None)
         spare = len(every) + MOST_NEWS if lines is None else max(0, lines - used)
-        news = _news(self.picture, 1 + min(spare, MOST_NEWS - 1))
+        news = _news(self.picture, 1 + min(spare, MOST_NEWS - 1), width)
         gap = [Text("")] if spare - len(news) + 1 >= len(every) else []
         yield Group(_banner(self, width), *news)
         for one, count in zip(every, rows, strict=True):
@@ -100,17 +103,23 @@ def _banner(screen: Screen, width: int) -> Text:
     return _cut(Text(f"{left[:room]:<{room}}{right}", style=screen.banner))
 
 
-def _news(picture: Picture, most: int) -> list[Text]:
-    """The worst news; the last line of it names the number of further ones."""
+def _news(picture: Picture, most: int, width: int) -> list[Text]:
+    """The worst news on so many lines at most, broken between words; the last one names the number of further ones."""
     if not picture.news:
         calm = "nothing that needs attention is known" if picture.has_page else "no page was read yet"
         return [_cut(Text(f" {calm}", style="dim"))]
-    shown = picture.news[:most]
-    lines = []
-    for number, news in enumerate(shown, 1):
-        mark = "bold white on red" if news.level == "bad" else "bold black on yellow"
-        hidden = f" +{len(picture.news) - most} " if number == len(shown) and len(picture.news) > most else " ! "
-        lines.append(_cut(Text.assemble((hidden, mark), (f" {printable(news.text)}", _STYLES[news.level]))))
+    lines: list[Text] = []
+    for number, news in enumerate(picture.news, 1):
+        room = most - len(lines)
+        words = wrap(printable(news.text), max(1, width - _MARK), break_on_hyphens=False)
+        last = len(picture.news) > number and len(words) >= room
+        mark = f" +{len(picture.news) - number} " if last else " ! "
+        style = "bold white on red" if news.level == "bad" else "bold black on yellow"
+        for place, part in enumerate((*words[: room - 1], " ".join(words[room - 1 :])) if len(words) > room else words):
+            head = (mark, style) if not place else (" " * len(mark), "")
+            lines.append(_cut(Text.assemble(head, (f" {part}", _STYLES[news.level]))))
+        if len(lines) >= most:
+            break
     return lines
 
 

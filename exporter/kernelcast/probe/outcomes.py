@@ -2,7 +2,8 @@
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kernelcast.probe.recording.texts import plain
@@ -16,6 +17,59 @@ MAX_REASON_BEGIN: Final = 1500
 MAX_REASON_END: Final = 400
 # Outcomes that `history` shows.
 MAX_HISTORY: Final = 64
+# Tunables and spaces with a `TrialResult`.
+MAX_RESULTS: Final = 256
+
+
+@dataclass(slots=True)
+class TrialResult:
+    """What the trials of a tunable, or the searches of a space, have come to.
+
+    Attributes:
+        value: The value in force.
+        kept_value: The value that was kept last; empty before one was.
+        time_ratio: Time with it over that with the program's own value; None where that was not measured.
+        trial_id: Id of the trial or search that runs; empty if none does.
+        reason: Reason of the last decision.
+    """
+
+    value: str = ""
+    kept_value: str = ""
+    time_ratio: float | None = None
+    trial_id: str = ""
+    reason: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a trial or a search runs."""
+        return bool(self.trial_id)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a kept value is in force."""
+        return bool(self.kept_value) and self.value == self.kept_value
+
+    def add(self, outcome: Outcome) -> None:
+        """Add an outcome; one of a candidate that failed within a search says nothing of the search itself."""
+        if outcome.state is OutcomeState.APPLIED:
+            self.trial_id = outcome.hint_id
+        elif outcome.state is OutcomeState.KEPT:
+            self._keep(outcome)
+        elif outcome.state is not OutcomeState.ROLLED_BACK or outcome.hint_id != self.trial_id:
+            return
+        if outcome.state is not OutcomeState.APPLIED:
+            self.reason = outcome.reason
+            self.trial_id = "" if outcome.hint_id == self.trial_id else self.trial_id
+        self.value = outcome.value
+        if self.kept_value and not self.is_kept and not self.is_open:
+            self.kept_value, self.time_ratio = "", None
+
+    def _keep(self, outcome: Outcome) -> None:
+        """A value that is kept in place of another kept one is faster than that one: their ratios are multiplied."""
+        kept, ratio = outcome.candidate or outcome.value, outcome.measured_ratio or outcome.step_time_ratio
+        before = self.time_ratio if self.kept_value not in ("", kept) else None
+        self.kept_value = kept
+        self.time_ratio = ratio if before is None or ratio is None else before * ratio
 
 
 class OutcomeQueue:
@@ -43,6 +97,7 @@ class OutcomeQueue:
         self._confirms = False
         self._in_doubt = False
         self._history: deque[Outcome] = deque(maxlen=MAX_HISTORY)
+        self._results: dict[str, TrialResult] = {}
         self.dropped = 0
 
     def add(self, hint: Hint, state: OutcomeState, reason: str, **facts: Any) -> None:
@@ -66,6 +121,8 @@ class OutcomeQueue:
                 self._drop_oldest()
             self._waiting.append(event)
             self._history.append(outcome)
+            if tunable in self._results or len(self._results) < MAX_RESULTS:
+                self._results.setdefault(tunable, TrialResult()).add(outcome)
         self._wake()
 
     def __len__(self) -> int:
@@ -76,6 +133,12 @@ class OutcomeQueue:
         """Return the last `MAX_HISTORY` outcomes, oldest first, whether sent or not."""
         with self._lock:
             return tuple(self._history)
+
+    @property
+    def results(self) -> Mapping[str, TrialResult]:
+        """Return what trials and searches have come to, by the name of the tunable or space."""
+        with self._lock:
+            return dict(self._results)
 
     def first(self) -> dict[str, Any] | None:
         """Return the oldest event that is not sent; it stays in the queue until `sent` is called."""

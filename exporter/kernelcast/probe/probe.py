@@ -43,6 +43,7 @@ from kernelcast.wire.tuning.experience import Experience
 
 if TYPE_CHECKING:
     from kernelcast.probe.terminal.summary import RunSummary
+    from kernelcast.probe.terminal.tuning import TuningResult
 
 __all__ = ["Probe", "ProbeSettings", "package_version"]
 
@@ -94,6 +95,8 @@ class Probe:
         self._progress = self.recorder.progress
         self._tunables = TunableSet()
         self._searches: list[FunctionSearches] = []
+        self._restored_values: dict[str, str] = {}
+        self._tuning_at_end: tuple[TuningResult, ...] | None = None
         self._elsewhere: dict[str, Experience] = {}
         folder = settings.state_directory
         self._journal = memory(Path(folder), settings.program, self._claims, clock) if folder else None
@@ -274,6 +277,8 @@ class Probe:
         """Send the last totals and `Bye`, and end, in at most 200 ms; safe to call twice."""
         if not self._silent:
             self._silent = True
+            if self._messages is not None and self._messages.has_summary:
+                self._guarded(self._note_tuning)  # before searches end
             if self._stepping_thread != get_ident():
                 self._end_trials()
             deadline = monotonic() + STOP_SECONDS
@@ -320,21 +325,33 @@ class Probe:
             reception=self._sender.reception,
         )
 
-    def _summary(self, has_ended: bool) -> "RunSummary | None":  # noqa: FBT001  the only argument
+    def _summary(self, has_ended: bool) -> "RunSummary":  # noqa: FBT001  the only argument
         from kernelcast.probe.terminal.summary import summary  # noqa: PLC0415  for the first process of a job only
 
         return summary(
             self.recorder,
             self._situation(),
-            program=self.settings.program,
-            rank=self.settings.rank,
+            self.settings,
             running_seconds=(self._ended_at or monotonic()) - self._began_at,
             has_ended=has_ended,
+            tuning=self._tuning() if self._tuning_at_end is None else self._tuning_at_end,
+        )
+
+    def _note_tuning(self) -> None:
+        self._tuning_at_end = self._tuning()
+
+    def _tuning(self) -> "tuple[TuningResult, ...]":
+        from kernelcast.probe.terminal.tuning import tuning_results  # noqa: PLC0415  likewise
+
+        return tuning_results(
+            self._outcomes.results, list(self._searches), self._restored_values, self._receiver.stopped()
         )
 
     def _put_restored(self, tunable: AnyTunable, restored: KeptConfiguration) -> None:
         start = tunable.kept
         tunable.put(restored.config)
+        if restored.config != start:
+            self._restored_values[tunable.name] = restored.config
         if tunable.terms.granularity != "restart" and restored.config != start:
             self._receiver.kept_values.restored(tunable, start, restored)
 

@@ -3,7 +3,7 @@
 `activation/current.py` makes them at `start`, and passes them to `Probe`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -68,15 +68,36 @@ class ProbeSettings:
     image: str = ""
 
 
-def settings_from(program: str | None, rank: str | int | None, environ: Mapping[str, str]) -> ProbeSettings:
+def program_name(arguments: Sequence[str], module: str = "") -> str:
+    """Return the name of a program that gives none: of its script, package or module, or `python -c`.
+
+    Args:
+        arguments: As in `sys.argv`.
+        module: Name of the module that `python -m` runs; empty where it runs none.
+
+    >>> program_name(["/jobs/train.py"]), program_name(["/lib/trainer/__main__.py"], "trainer.__main__")
+    ('train', 'trainer')
+    """
+    script = arguments[0] if arguments else ""
+    folder, _, file = script.rpartition("/")
+    if file in {"", "-", "-c", "-m"}:  # a prompt, a program from a pipe or the command line, a module that is not found
+        return "python -c" if file == "-c" else "python"
+    named = module.removesuffix("__main__").rstrip(".")
+    return named or (folder.rpartition("/")[2] if file == "__main__.py" else file.removesuffix(".py"))
+
+
+def settings_from(
+    program: str | None, rank: str | int | None, environ: Mapping[str, str], default: str = "program"
+) -> ProbeSettings:
     """Settings from arguments and environment; an unusable value is replaced, because a probe stops no program.
 
     Args:
-        program: Its name; None takes `KERNELCAST_PROGRAM`, else `program`.
+        program: Its name; None takes `KERNELCAST_PROGRAM`, else the default.
         rank: Its rank; None takes the first of `RANK_VARIABLES` that is set.
         environ: The environment.
+        default: Its name where neither gives one.
     """
-    named = plain(str(program or environ.get("KERNELCAST_PROGRAM", "")))
+    named = plain(str(program or environ.get("KERNELCAST_PROGRAM") or default))
     clean = "".join(character for character in named if PROGRAM_PATTERN.fullmatch(character))[:128] or "program"
     ranks = (environ.get(name) for name in RANK_VARIABLES)
     shown = str(rank) if rank is not None else next((found for found in ranks if found), "")

@@ -18,7 +18,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from kernelcast.probe.activation.standalone import LIFE_LINE, PORT, PROBE_SOCKET
+from kernelcast.wire.standalone import LIFE_LINE, PORT, PROBE_SOCKET
 
 LOCK: Final = "lock"
 STATE: Final = "state"

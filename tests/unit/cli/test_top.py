@@ -3,6 +3,8 @@
 import fcntl
 import json
 import os
+import socket
+import time
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,11 @@ import pytest
 from tests.support.view.pages import BRIDGE, JUDGED
 
 from kernelcast.cli.app import run
-from kernelcast.cli.top import target
+from kernelcast.cli.top import command, target
 from kernelcast.cli.top.command import Keys
 from kernelcast.cli.top.controls import Controls
 from kernelcast.cli.top.target import ServerCredentials, api_url, base_url, bridge_alerts, firing_alerts
+from kernelcast.wire import standalone
 from kernelcast.wire.errors import ConfigurationError, PageError
 
 
@@ -231,3 +234,65 @@ def test_alerts_of_a_bridge_are_those_that_alertmanager_has_sent_to_it(monkeypat
     assert bridge_alerts("http://b", ServerCredentials()).firing == [{"alertname": "a"}]
     monkeypatch.setattr(target, "get", lambda _url, _access: "[]")
     assert bridge_alerts("http://b", ServerCredentials()).firing is None
+
+
+def beside(folder: Path, port: int | str) -> socket.socket:
+    """The files of an exporter that runs beside this user's programs."""
+    folder.mkdir(mode=0o700)
+    (folder / standalone.PORT).write_text(str(port))
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / standalone.LIFE_LINE))
+    return listener
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, folder: Path, *addresses: str) -> None:
+    """Let these addresses answer, and look for exporters of programs in one folder."""
+
+    def answer(url: str, _access: ServerCredentials) -> str:
+        if url.removeprefix("http://").partition("/")[0] not in addresses:
+            raise PageError(f"{url} does not answer")
+        return BRIDGE
+
+    for module in (target, command):
+        monkeypatch.setattr(module, "get", answer)
+        monkeypatch.setattr(module, "directories", lambda *_: (str(folder),))
+
+
+def title(capsys: pytest.CaptureFixture[str]) -> str:
+    assert run(["top", "--once", "--json", "--interval", "0.5"]) == 0
+    return str(json.loads(capsys.readouterr().out)["title"])
+
+
+def test_without_an_address_the_exporter_beside_this_users_programs_is_found_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    answering(monkeypatch, tmp_path / "kernelcast", "127.0.0.1:19400", "127.0.0.1:45001")
+    assert title(capsys) == "http://127.0.0.1:19400/metrics"
+    with beside(tmp_path / "kernelcast", 45001):
+        assert title(capsys) == "http://127.0.0.1:45001/metrics"
+    (tmp_path / "kernelcast" / standalone.LIFE_LINE).unlink()
+    assert title(capsys) == "http://127.0.0.1:19400/metrics", "it has ended, and left the file with its port"
+
+
+def test_where_nothing_answers_the_error_says_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering(monkeypatch, tmp_path / "kernelcast")
+    assert run(["top", "--once"]) == 1
+    said = capsys.readouterr().err
+    assert "neither 127.0.0.1:19401 nor 127.0.0.1:19400 answers" in said
+    assert f"no exporter beside a program of yours was found in {tmp_path}/kernelcast" in said
+    with beside(tmp_path / "kernelcast", 45001):
+        assert run(["top", "--once"]) == 1
+    assert "the exporter beside your programs (127.0.0.1:45001) does not answer yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["", "x", "1 2"])
+def test_files_that_are_no_exporters_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: str
+) -> None:
+    with beside(tmp_path / "kernelcast", port):
+        assert target.beside_programs({"XDG_RUNTIME_DIR": str(tmp_path)}) == []
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert target.beside_programs({"XDG_RUNTIME_DIR": str(tmp_path)}) == []

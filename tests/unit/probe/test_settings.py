@@ -1,6 +1,6 @@
 import pytest
 
-from kernelcast.probe.settings import settings_from
+from kernelcast.probe.settings import program_name, settings_from
 
 
 def test_arguments_go_before_the_environment() -> None:
@@ -17,6 +17,28 @@ def test_everything_has_a_default() -> None:
     settings = settings_from(None, None, {})
     assert (settings.program, settings.rank) == ("program", "")
     assert (settings.socket_path, settings.interval_seconds) == ("/run/kernelcast/probe.sock", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("argument", "module", "name"),
+    [
+        ("train.py", "", "train"),
+        ("/a/b/train.py", "", "train"),
+        ("/a/bin/torchtune", "", "torchtune"),
+        ("/a/pkg/__main__.py", "pkg.__main__", "pkg"),
+        ("/a/pkg/sub/train.py", "pkg.sub.train", "pkg.sub.train"),
+        ("/a/job/__main__.py", "__main__", "job"),
+        ("-c", "", "python -c"),
+        ("-", "", "python"),
+        ("", "", "python"),
+    ],
+    ids=["script", "path", "entry point", "package", "module", "folder", "command line", "pipe", "prompt"],
+)
+def test_a_program_that_gives_no_name_is_called_as_what_python_was_told_to_run(
+    argument: str, module: str, name: str
+) -> None:
+    assert program_name([argument], module) == name
+    assert settings_from(None, None, {}, program_name([argument], module)).program == name
 
 
 @pytest.mark.parametrize(("given", "taken"), [("0.5", 0.5), ("soon", 1.0), ("0", 0.02), ("-3", 0.02), ("nan", 0.02)])

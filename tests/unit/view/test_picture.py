@@ -112,6 +112,68 @@ def test_values_that_json_cannot_hold_are_null() -> None:
     assert json.loads(json.dumps(picture(page).document(), allow_nan=False))["gpus"][0]["DCGM_FI_DEV_GPU_TEMP"] is None
 
 
+def regions(program: str, **seconds: float) -> str:
+    """Wall time of regions of rank 0 of a program."""
+    labels = f'Hostname="n0",program="{program}",rank="0",source="cpu"'
+    return "".join(
+        f'cuda_region_wall_seconds_total{{{labels},region="{name}"}} {part}\n' for name, part in seconds.items()
+    )
+
+
+def test_regions_are_shares_of_the_steps_time_between_two_pages() -> None:
+    pages = [
+        steps(10, 5.0, {"data": 1.0, "other": 4.0}) + regions("train", augment=90.0, train=3.0),
+        steps(30, 15.0, {"data": 2.0, "other": 13.0}) + regions("train", augment=92.0, train=9.0),
+    ]
+    shown = picture(*pages)
+    assert dict(shown.programs[0].regions) == {"train": pytest.approx(0.6), "augment": pytest.approx(0.2)}
+    assert " data 10 %; in train 60 %, augment 20 %" in drawn(shown)
+    assert shown.document()["programs"][0]["regions"] == {"train": pytest.approx(0.6), "augment": pytest.approx(0.2)}
+
+
+def test_regions_of_a_program_without_steps_are_shares_of_all_time() -> None:
+    (serve,) = picture(regions("serve", decode=5.0), regions("serve", decode=9.0)).programs
+    assert dict(serve.regions) == {"decode": pytest.approx(0.4)}
+    assert serve.steps == 0
+    assert picture(regions("serve", decode=5.0)).programs[0].regions == ()
+
+
+def processes(number: int, rank: str = "0", gpu: str = "") -> str:
+    labels = f'Hostname="n0",program="train",rank="{rank}",source="cpu",gpu="{gpu}"'
+    return f"kernelcast_program_processes{{{labels}}} {number}\n"
+
+
+def test_programs_of_one_name_are_counted_in_their_row() -> None:
+    two = steps(10, 5.0, {"data": 1.0})
+    assert "train (2 processes)" in drawn(picture(two + processes(2)), width=80)
+    ranks = steps(10, 5.0) + steps(10, 5.0, rank="1")
+    shown = picture(ranks + processes(1) + processes(1, rank="1"))
+    assert (shown.programs[0].ranks, shown.programs[0].processes) == (2, 2)
+    assert "processes" not in drawn(shown, width=80)
+
+
+def test_a_process_that_works_on_two_gpus_is_one() -> None:
+    page = kernel("gemm", 1, 1.0) + processes(1, gpu="0") + processes(1, gpu="1")
+    assert picture(page).programs[0].processes == 1
+
+
+def test_what_an_exporters_page_lacks_is_one_line() -> None:
+    page = "kernelcast_exporter_ticks_total 1\n" + steps(10, 5.0, {"data": 1.0})
+    text = drawn(picture(page, page), width=80)
+    assert "not here  GPUs, kernels; on a bridge (port 19401): alerts, predictions, hints\n" in text
+    known = recent(page)
+    known.alerts = Alerts([], "")
+    assert "no alert fires" in drawn(known.picture(1000.0))
+    gpu = f"DCGM_FI_DEV_GPU_TEMP{{{GPU}}} 60\n"
+    assert "not here  kernels; on a bridge" in drawn(picture(page + gpu))
+
+
+def test_a_bridge_says_of_each_empty_table_what_that_means() -> None:
+    text = drawn(picture(UP + BRIDGE))
+    assert "not here" not in text
+    assert "no GPU on this page" in text
+
+
 def test_rates_are_of_the_last_time_only() -> None:
     pages = [kernel("gemm", 100 * number, number) for number in range(20)]
     shown = picture(*pages, every_seconds=5.0)
@@ -127,7 +189,7 @@ def test_rates_are_of_the_last_time_only() -> None:
         (UP + BRIDGE + PREDICTOR + JUDGED.replace(" 12", " 0"), "no series has enough history"),
         (UP + BRIDGE + PREDICTOR.replace(" 1", " 0") + JUDGED, "no predictor reports"),
         (UP + BRIDGE + PREDICTOR + JUDGED, "nothing predicted for 12 series with a limit"),
-        (kernel("gemm", 1, 1), "on a bridge's page"),
+        (kernel("gemm", 1, 1), "on a bridge (port 19401): alerts, predictions"),
     ],
 )
 def test_nothing_is_predicted_only_where_a_predictor_says_so(page: str, words: str) -> None:
@@ -315,7 +377,7 @@ def test_a_clock_that_is_set_back_gives_no_negative_age(page: str) -> None:
     shown = known.picture(400.0)
     assert shown.age_seconds is not None
     assert shown.age_seconds >= 0
-    assert "-" not in drawn(shown).partition("GPUs")[0]
+    assert "-" not in drawn(shown).partition("programs")[0]
 
 
 def test_gpus_are_in_the_order_of_their_numbers() -> None:

@@ -56,6 +56,17 @@ def test_a_terminal_of_80_by_24_shows_every_section_and_few_kernels() -> None:
         assert name in text, "kernels shrink before alerts"
 
 
+def test_news_are_broken_between_words_where_there_is_room() -> None:
+    error = "http://127.0.0.1:19401/metrics does not answer: Connection refused; check that the bridge still runs there"
+    known = recent(kernel("gemm", 1, 1.0))
+    known.error = error
+    lines = drawn(known.picture(1000.0), width=80, height=24).splitlines()
+    assert " ".join(" ".join(lines[1:4]).split()).startswith(f"! {error}; these figures are")
+    assert all(len(line) <= 80 for line in lines)
+    (_, one, *_) = drawn(known.picture(1000.0), width=80, height=3).splitlines()
+    assert one.startswith(" !  http://127.0.0.1:19401/metrics does not answer")
+
+
 def test_where_there_is_room_everything_is_shown() -> None:
     text = drawn(full(), width=160, height=100)
     assert text.count("\nkernel_") == 20
@@ -64,7 +75,7 @@ def test_where_there_is_room_everything_is_shown() -> None:
 
 def test_an_empty_section_says_what_that_means_in_one_line() -> None:
     text = drawn(recent(kernel("gemm", 1, 1.0)).picture(1000.0), width=80, height=24)
-    assert "GPUs  no GPU on this page" in text
+    assert "not here  GPUs; on a bridge (port 19401): alerts, predictions, hints" in text
     assert "programs" in text
     assert GPU not in text
 

@@ -26,6 +26,7 @@ from kernelcast.cli.top.target import (
     ServerCredentials,
     api_url,
     base_url,
+    beside_programs,
     bridge_alerts,
     firing_alerts,
     get,
@@ -36,6 +37,7 @@ from kernelcast.view.model import SORTS, Alerts, Picture, Recent
 from kernelcast.view.page import read
 from kernelcast.view.text import Screen
 from kernelcast.wire.errors import ConfigurationError, PageError
+from kernelcast.wire.standalone import directories
 
 SMALLEST_INTERVAL_SECONDS: Final = 0.5
 LIVE_SECONDS: Final = 2.0
@@ -50,7 +52,7 @@ _AGE_SECONDS: Final = 1.0
 def top(  # noqa: PLR0913  a command line's options
     address: Annotated[
         str,
-        typer.Argument(help="HOST:PORT or URL of an exporter or a bridge.", show_default="a bridge or exporter here"),
+        typer.Argument(help="HOST:PORT or URL of an exporter or a bridge.", show_default="the first on this machine"),
     ] = "",
     *,
     prometheus: Annotated[
@@ -157,18 +159,25 @@ class PageReader:
 
 
 def _find_server(address: str, access: ServerCredentials) -> str:
-    """The URL that is asked: the given one, or the first on this machine that answers.
+    """The URL that is asked: the given one, or the first on this machine that answers, the user's own exporter before.
 
     Raises:
         PageError: None answers.
     """
     if address:
         return base_url(address)
-    for each in DEFAULTS:
+    beside = beside_programs(os.environ)
+    for each in (*beside, *DEFAULTS):
         with suppress(PageError):
             get(f"{base_url(each)}/metrics", access)
             return base_url(each)
-    raise PageError(f"neither {' nor '.join(DEFAULTS)} answers; give the address of a bridge or an exporter")
+    folders = " or ".join(directories(os.environ, os.getuid()))
+    own = (
+        f"the exporter beside your programs ({', '.join(beside)}) does not answer yet"
+        if beside
+        else f"no exporter beside a program of yours was found in {folders}"
+    )
+    raise PageError(f"neither {' nor '.join(DEFAULTS)} answers, and {own}; give the address of a bridge or an exporter")
 
 
 def _once(reader: PageReader, controls: Controls, interval: float, *, as_json: bool) -> None:

@@ -3,12 +3,15 @@
 import base64
 import http.client
 import json
+import os
 import re
 import ssl
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +19,7 @@ from typing import Any, Final
 from kernelcast.runtime.web.requests import open_url
 from kernelcast.view.model import HEARTBEAT, Alerts
 from kernelcast.wire.errors import ConfigurationError, PageError
+from kernelcast.wire.standalone import LIFE_LINE, PORT, directories
 
 TIMEOUT_SECONDS: Final = 5.0
 """Longest silence."""
@@ -77,6 +81,16 @@ class ServerCredentials:
             return ssl.create_default_context(cafile=str(self.ca_file) if self.ca_file is not None else None)
         except (OSError, ssl.SSLError) as error:
             raise ConfigurationError(f"--ca-file {self.ca_file} cannot be used: {error}; give a PEM file") from None
+
+
+def beside_programs(environ: Mapping[str, str]) -> list[str]:
+    """Addresses of exporters that run beside this user's programs, as `kernelcast probe --standalone` starts them."""
+    found = []
+    for folder in map(Path, directories(environ, os.getuid())):
+        with suppress(OSError, ValueError):
+            if folder.lstat().st_uid == os.getuid() and (folder / LIFE_LINE).is_socket():
+                found.append(f"127.0.0.1:{int((folder / PORT).read_text('ascii'))}")
+    return found
 
 
 def base_url(address: str) -> str:

@@ -279,6 +279,15 @@ STANDING: Final = kafka_metric(
     labels=(*PROGRAM_LABELS, "job_id", "state", "stacks"),
     source="exporter, from the probe's marks and /proc",
 )
+PROCESSES: Final = kafka_metric(
+    "kernelcast.program.processes",
+    Kind.GAUGE,
+    "Live processes of the program whose sum the other series of these labels are: several, where two runs have one "
+    "name.",
+    unit="{process}",
+    labels=PROGRAM_LABELS,
+    source="exporter",
+)
 LOST_PROCESSES: Final = kafka_metric(
     "kernelcast.program.lost_processes",
     Kind.COUNTER,
@@ -577,6 +586,7 @@ ROWS: Final = (
     PHASE,
     PROGRESS,
     STANDING,
+    PROCESSES,
     LOST_PROCESSES,
     COMPILATIONS,
     COMPILATION_SECONDS,

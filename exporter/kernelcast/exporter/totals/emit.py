@@ -80,6 +80,8 @@ class Emitter:
         yield from self._counters()
         yield from self._durations()
         yield from self._coverage()
+        if live:
+            yield self._gauge(kernel.PROCESSES, self._labels(), len(live))
         yield from self._processes(live)
         yield from self._hints()
 

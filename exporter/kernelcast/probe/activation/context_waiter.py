@@ -16,13 +16,16 @@ any of these libraries, calls `kernelcast.probe.start()` itself.
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 from _thread import allocate_lock
 from types import ModuleType
 
 from kernelcast.probe import TYPE_CHECKING
 from kernelcast.probe.marks.process import marks
 from kernelcast.probe.process.imports import ImportWatch
+from kernelcast.probe.switch import LAUNCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,6 +74,11 @@ class ContextWaiter:
         names = dict.fromkeys(POLLED_LIBRARIES, self._start_polling)
         self._watch = ImportWatch({**names, CUPY: self._watch_cupy, TORCH: self._watch_torch})
         self._compiler: Any = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the waiting has ended: the probe was started, by the waiter or by the program."""
+        return self._ended.locked()
 
     @property
     def is_polling(self) -> bool:
@@ -201,6 +209,9 @@ def wait_for_context(start_probe: Callable[[], object], environ: Mapping[str, st
         _process.waiter = ContextWaiter(start_probe, _contexts, lambda: _driver_exists(environ))
         _process.waiter.start()
         marks.watch(_process.waiter.context_found)
+        pid = os.getpid()
+        if environ.get(LAUNCH, "").partition("-")[0] == str(pid):  # the command has become this process
+            atexit.register(lambda: _guarded(lambda: _explain_silence(environ, pid)))
 
 
 def start_at_step() -> None:
@@ -244,8 +255,17 @@ def _guarded(work: Callable[[], object]) -> None:
             pass
 
 
-def script_name(arguments: list[str]) -> str | None:
-    """Default name of a program: its script's or module's."""
-    directory, _, file = (arguments[0] if arguments else "").rpartition("/")
-    name = directory.rpartition("/")[2] if file == "__main__.py" else file.removesuffix(".py")
-    return name if name not in {"", "-c", "-m"} else None
+def _explain_silence(environ: Mapping[str, str], pid: int) -> None:
+    """Say that no step was seen, at the end of a program that the command has started: it would show nothing else.
+
+    A launcher of ranks measures nothing itself, and its children have taken more time than it has. A program that
+    ends by an error has said what is wrong.
+    """
+    waiter, times = _process.waiter, os.times()
+    is_launcher = times.children_user + times.children_system > times.user + times.system
+    if waiter is None or waiter.has_ended or is_launcher or os.getpid() != pid or hasattr(sys, "last_type"):
+        return
+    from kernelcast.probe.terminal.messages import UserMessages  # noqa: PLC0415  the program has ended
+    from kernelcast.probe.terminal.speaker import speaker  # noqa: PLC0415  likewise
+
+    UserMessages(lambda: speaker(environ, sys.modules, ""), environ).explain()

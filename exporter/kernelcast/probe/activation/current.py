@@ -12,12 +12,18 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from kernelcast.probe.activation.context_waiter import script_name, start_at_step, stop_waiting
+from kernelcast.probe.activation.context_waiter import start_at_step, stop_waiting
 from kernelcast.probe.marks.process import marks
 from kernelcast.probe.probe import Probe
 from kernelcast.probe.ranks.council import stay_away
 from kernelcast.probe.recording.recorder import Dimensions, plain
-from kernelcast.probe.settings import MAX_METHOD_CHARACTERS, MAX_VERSION_CHARACTERS, known_source, settings_from
+from kernelcast.probe.settings import (
+    MAX_METHOD_CHARACTERS,
+    MAX_VERSION_CHARACTERS,
+    known_source,
+    program_name,
+    settings_from,
+)
 from kernelcast.probe.switch import OFF
 from kernelcast.probe.terminal.messages import UserMessages
 from kernelcast.probe.terminal.speaker import speaker
@@ -45,8 +51,6 @@ class _Current:
     def __init__(self) -> None:
         self.probe: Probe | None = None
         self.follows_forks = self.stops_at_exit = False
-        # The probe that has stopped last; its summary is shown at the program's end.
-        self.stopped: Probe | None = None
         # Held while a probe starts; a second thread that starts one waits for the first, which takes milliseconds.
         self.starting = threading.RLock()
         self.standalone: Standalone | None = None
@@ -72,7 +76,7 @@ class _Current:
 
     def forked(self) -> None:
         self.starting = threading.RLock()  # the parent's may be held by a thread that does not survive the fork
-        probe, self.probe, self.stopped = self.probe, None, None
+        probe, self.probe = self.probe, None
         if probe:
             probe.abandon()
         marks.forked()
@@ -105,7 +109,7 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
     """Start to report this process; a second call returns the probe that already runs.
 
     Args:
-        program: The name of the job; default `KERNELCAST_PROGRAM`.
+        program: The name of the job; default `KERNELCAST_PROGRAM`, else the name of the script or module.
         rank: Its rank; default what `KERNELCAST_RANK`, torchrun, MPI, JAX or Slurm say in the environment.
         socket_path: The exporter's socket; default `KERNELCAST_SOCKET`, else `/run/kernelcast/probe.sock`.
         devices: The GPUs, in CUDA's order; by default the probe asks the CUDA driver, once this process uses it.
@@ -126,7 +130,8 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         if _current.probe:
             return _current.probe
         stop_waiting()
-        settings = settings_from(program, rank, os.environ)
+        main = getattr(sys.modules.get("__main__"), "__spec__", None)
+        settings = settings_from(program, rank, os.environ, program_name(sys.argv, getattr(main, "name", "")))
         beside = _standalone(standalone)
         settings = replace(
             settings,
@@ -153,30 +158,26 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         _current.attach(probe)
         if not _current.stops_at_exit:
             _current.stops_at_exit = True
-            atexit.register(_stop_at_exit)
+            atexit.register(stop)
         return probe
 
 
 def start_from_environment(environ: Mapping[str, str] = os.environ) -> Probe:
-    """Start the probe of a program that does not call `start` itself; its script's name is its default name."""
-    name = environ.get("KERNELCAST_PROGRAM") or script_name(sys.argv)
-    return start(name, method=environ.get("KERNELCAST_PROBE_METHOD", "auto"))
+    """Start the probe of a program that does not call `start` itself."""
+    return start(method=environ.get("KERNELCAST_PROBE_METHOD", "auto"))
 
 
 def stop() -> None:
-    """Send the last totals and end, in at most 200 ms; does nothing where no probe runs."""
+    """Send the last totals and end, in at most 200 ms, then write summary and report; nothing where no probe runs.
+
+    A program that ends by `os._exit` calls it before: nothing else runs at such an end.
+    """
     probe, _current.probe = _current.probe, None
     if probe:
         probe.stop()
         marks.detach()
-        _current.stopped = probe
+        probe.show_summary()
     _current.let_go()
-
-
-def _stop_at_exit() -> None:
-    stop()
-    if _current.stopped:
-        _current.stopped.show_summary()
 
 
 def observe(  # noqa: PLR0913  a launch has this many properties

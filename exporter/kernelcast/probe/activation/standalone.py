@@ -17,10 +17,8 @@ from time import monotonic
 from typing import Any, Final
 
 from kernelcast.probe.process.descriptors import OwnDescriptor
+from kernelcast.wire.standalone import LIFE_LINE, PROBE_SOCKET, directories
 
-LIFE_LINE: Final = "life.sock"
-PROBE_SOCKET: Final = "probe.sock"
-PORT: Final = "port"
 LOG: Final = "exporter.log"
 PRIVATE: Final = 0o700
 # Pause before an exporter is started again; it doubles, and a connection resets it.
@@ -193,9 +191,8 @@ class Standalone:
 
 def private_directory(environ: Mapping[str, str]) -> Path:
     """Directory of this user's exporter on this node."""
-    runtime = environ.get("XDG_RUNTIME_DIR", "")  # of another node, perhaps: Slurm passes the login node's on
-    usable = os.access(runtime, os.W_OK | os.X_OK)
-    return Path(runtime) / "kernelcast" if usable else Path(f"/tmp/kernelcast-{os.getuid()}")  # noqa: S108  checked
+    known = [Path(path) for path in directories(environ, os.getuid())]
+    return next((path for path in known if os.access(path.parent, os.W_OK | os.X_OK)), known[-1])
 
 
 def _has_ended(line: OwnDescriptor) -> bool:

@@ -11,6 +11,8 @@ _INSIDE: Final = WIDTH - 4
 _NAME: Final = 46
 """Characters of a kernel's name."""
 _KEEPS: Final = "\N{NO-BREAK SPACE}"
+TUNED_LINES: Final = 3
+"""Most lines about spaces and tunables."""
 LINES: Final = 10
 """Of the whole box."""
 COST_AFTER_SECONDS: Final = 10.0
@@ -19,10 +21,11 @@ COST_AFTER_SECONDS: Final = 10.0
 
 def box(run: RunSummary) -> list[str]:
     """Return the lines of the box."""
-    rank = f" rank {run.rank}" if run.rank else ""
+    rank = f" rank {run.rank}{f' of {run.ranks}' if run.ranks else ''}" if run.rank else ""
     title = f" kernelcast: {_cut(_ascii(run.program + rank), 32)}: {_counted(run.steps, 'step')}{_rates(run)} "
-    rest = [f"memory: {_memory(run)}{_cost(run)}", *_kernels(run), run.verdict]
-    lines = [*_where(run, LINES - 2 - len(rest)), *rest]
+    known = [*_regions(run), f"memory: {_memory(run)}{_cost(run)}", *_tuned(run)]
+    rest = [*known, *_kernels(run)[: LINES - 4 - len(known)], run.verdict]
+    lines = [*_time(run, LINES - 2 - len(rest)), *rest]
     return [
         f"+-{_cut(title, _INSIDE):-<{_INSIDE}}-+",
         *(f"| {_cut(_ascii(line), _INSIDE):<{_INSIDE}} |" for line in lines),
@@ -37,22 +40,35 @@ def _rates(run: RunSummary) -> str:
     return f", {_number(run.steps_per_second)} steps/s{items}"
 
 
-def _where(run: RunSummary, most: int) -> list[str]:
-    """Return shares of the steps' time on so many lines at most; regions are shown where no phases are known."""
-    named = run.phase_seconds or run.region_seconds
-    total_seconds = sum(run.phase_seconds.values()) or run.step_seconds
-    if not named or not total_seconds:
+def _time(run: RunSummary, most: int) -> list[str]:
+    """Return shares of the steps' time by phase on so many lines at most."""
+    total_seconds = sum(run.phase_seconds.values())
+    order = sorted(run.phase_seconds.items(), key=lambda part: (part[0] == "other", -part[1]))
+    shares = ((name, seconds / total_seconds * 100) for name, seconds in order if total_seconds)
+    return _listed("time", [f"{name} {share:.0f} %" for name, share in shares if share >= 0.5], most)
+
+
+def _regions(run: RunSummary) -> list[str]:
+    """Return the time of each region in a step, on one line; a region may have begun before the first step."""
+    order = sorted(run.region_seconds.items(), key=lambda region: -region[1])
+    times = [f"{_cut(_ascii(name), _NAME)} {_time_words(seconds / (run.steps or 1))}" for name, seconds in order]
+    return _listed("regions of a step" if run.steps else "regions", times, 1)
+
+
+def _listed(title: str, words: list[str], most: int) -> list[str]:
+    """Return words on so many lines at most; dots stand for those that have no room."""
+    if not words:
         return []
-    order = sorted(named.items(), key=lambda part: (part[0] == "other", -part[1]))
-    shares = ((name, seconds / total_seconds * 100) for name, seconds in order)
-    words = [f"{_cut(_ascii(name), _NAME)} {share:.0f} %" for name, share in shares if share >= 0.5]
-    text = "time: " + ", ".join(word.replace(" ", _KEEPS) for word in words)
-    lines = [line.replace(_KEEPS, " ") for line in wrap(text, _INSIDE, subsequent_indent="      ")]
-    return (
-        lines
-        if len(lines) <= most
-        else [*lines[: most - 1], f"{lines[most - 1][: _INSIDE - 3].rpartition(',')[0]}, .."]
-    )
+    text = f"{title}: " + ", ".join(word.replace(" ", _KEEPS) for word in words)
+    lines = [line.replace(_KEEPS, " ") for line in wrap(text, _INSIDE, subsequent_indent=" " * (len(title) + 2))]
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], f"{lines[most - 1][: _INSIDE - 3].rpartition(',')[0]}, .."]
+
+
+def _time_words(seconds: float) -> str:
+    unit, size = next((unit for unit in (("s", 1.0), ("ms", 1e-3)) if seconds >= unit[1]), ("us", 1e-6))
+    return f"{_number(seconds / size)} {unit}"
 
 
 def _memory(run: RunSummary) -> str:
@@ -70,6 +86,13 @@ def _cost(run: RunSummary) -> str:
     if len(known) == len(COST_BOUNDS):
         return f"; CUPTI costs {max(0.0, known[1] - 1) * 100:.0f} % of a step"
     return f"; measuring took {run.measuring_ratio * 100:.2g} %" if run.running_seconds >= COST_AFTER_SECONDS else ""
+
+
+def _tuned(run: RunSummary) -> list[str]:
+    lines = [f"tuned: {result.sentence()}" for result in run.tuning]
+    if len(lines) > TUNED_LINES:
+        lines[TUNED_LINES - 1 :] = [f"tuned: and {len(lines) - TUNED_LINES + 1} more; --report FILE.json has all"]
+    return lines
 
 
 def _kernels(run: RunSummary) -> list[str]:

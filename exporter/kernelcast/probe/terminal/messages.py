@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from kernelcast.probe.switch import LAUNCH, REPORT
 from kernelcast.probe.terminal.announcement import Announcement
-from kernelcast.probe.terminal.situation import Situation
+from kernelcast.probe.terminal.situation import CALL_STEP, Situation
 from kernelcast.probe.terminal.speaker import Speaker
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 REPORT_SECONDS: Final = 5.0
 """Time between two writings of a report, so that a program that is killed leaves one."""
 
-Summarise = Callable[[bool], "RunSummary | None"]
-"""Returns the summary of the run, which has ended or not; None before its first step."""
+Summarise = Callable[[bool], "RunSummary"]
+"""Returns the summary of the run, which has ended or not."""
 
 
 class UserMessages:
@@ -75,7 +75,7 @@ class UserMessages:
             return inf
         if self._part is None:
             self._part = self._find_part()
-            if self._shows() or (self._report and self._part.is_first_of_job):
+            if self.has_summary:
                 # Now, not at the end: importing dataclasses runs `exec`, after which CPython (3.11 to 3.13) has
                 # forgotten that Ctrl-C ended the program, and exits with 1 in place of SIGINT.
                 import kernelcast.probe.terminal.box  # noqa: F401, PLC0415  for the first process of a job only
@@ -94,20 +94,25 @@ class UserMessages:
         return pause_seconds
 
     def finish(self, summarise: Summarise) -> None:
-        """Write report and summary at the program's end, where this process is the first of the job."""
+        """Write report and summary at the program's end, where this process is the first of the job; or why not."""
         with suppress(Exception):  # nothing here may reach the program
-            part, shows = self._part, self._shows()
-            if part is None or not part.is_first_of_job:
+            if self._part is None:
+                self.explain()
+            if not self.has_summary:
                 return
-            run = summarise(True) if shows or self._report else None
-            if run is None:
-                return
+            run = summarise(True)
             if self._report:
                 self._write_report(run)
-            if shows:
+            if self._shows():
                 from kernelcast.probe.terminal.box import box  # noqa: PLC0415  for the first process of a job only
 
                 self._write("\n".join(box(run)))
+
+    @property
+    def has_summary(self) -> bool:
+        """Whether this process is to write a summary or a report, as far as known."""
+        part = self._part
+        return self._shows() or (bool(self._report) and part is not None and part.is_first_of_job)
 
     def _shows(self) -> bool:
         """Whether this process shows the summary at its end."""
@@ -115,9 +120,13 @@ class UserMessages:
         speaks = part is not None and part.is_first_of_job and not part.is_quiet
         return speaks and self._is_launched and (bool(self._report) or self._is_terminal())
 
-    def _write_report(self, run: "RunSummary | None") -> None:
-        if run is None or not self._report:
-            return
+    def explain(self) -> None:
+        """Say why there is neither line, box nor report."""
+        part = self._find_part()
+        if part.is_first_of_job and not part.is_quiet and (self._report or self._is_terminal()):
+            self._write(no_step(self._report))
+
+    def _write_report(self, run: "RunSummary") -> None:
         temporary = f"{self._report}.{os.getpid()}"
         try:
             with open(temporary, "w", encoding="utf-8") as file:  # noqa: PTH123  a path as the user wrote it
@@ -131,6 +140,16 @@ class UserMessages:
             self._report = ""
 
 
+def no_step(report: str) -> str:
+    """Return the line for a program that has made no step, used no GPU and reported nothing.
+
+    Args:
+        report: Path of the report that it was to leave; empty for none.
+    """
+    left = f", and no report is in {report}" if report else ""
+    return f"kernelcast: no step was seen, so nothing was measured{left}; {CALL_STEP}"
+
+
 class StandardError:
     """The program's standard error, unless the program has opened another file under its descriptor since."""
 
@@ -142,8 +161,21 @@ class StandardError:
         with suppress(Exception):  # the program may have put any object there
             file = _stderr_file()
             if file[0] != self._file[0] or file == self._file:
-                sys.stderr.write(f"{line}\n")
+                sys.stderr.write(f"{_wrapped(line, file[0])}\n")
                 sys.stderr.flush()
+
+
+def _wrapped(line: str, descriptor: int) -> str:
+    """Break a line between words where a terminal would break it anywhere."""
+    try:
+        columns = os.get_terminal_size(descriptor).columns
+    except OSError:
+        return line
+    if "\n" in line or not 0 < columns < len(line):
+        return line
+    from textwrap import fill  # noqa: PLC0415  for a terminal only
+
+    return fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _stderr_file() -> tuple[int, int, int]:

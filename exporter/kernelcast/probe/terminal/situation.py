@@ -1,8 +1,12 @@
 """What a probe can say of itself at a moment: what it measures, and whether an exporter has it."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from kernelcast.wire.frames import Reception, Status
+
+CALL_STEP: Final = "call kernelcast.probe.step() after each pass of the loop"
+"""The remedy for a program whose steps are not seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kernelcast.probe.recording.recorder import Recorder
-from kernelcast.probe.terminal.situation import Situation
+from kernelcast.probe.settings import ProbeSettings
+from kernelcast.probe.terminal.situation import CALL_STEP, Situation
+from kernelcast.probe.terminal.tuning import TuningResult
 from kernelcast.wire.kernels import label
 from kernelcast.wire.verdict import verdict
 
@@ -40,7 +42,8 @@ class RunSummary:
     Attributes:
         program: Its name.
         rank: Its rank; empty for a single process.
-        steps: Steps that have ended.
+        ranks: Number of ranks of its job, as its launcher says; None where that is not known.
+        steps: Steps that have ended; 0 where none was seen.
         items: Units of work in them.
         running_seconds: Time since the probe started.
         step_seconds: Time between the ends of the first and the last step.
@@ -50,6 +53,7 @@ class RunSummary:
         verdict: The most important of it, in one sentence.
         gpu_memory_peak_bytes: Peak of what PyTorch has allocated, by the process's number of the GPU.
         process_memory_peak_bytes: Peak of the process's resident memory.
+        tuning: Results of its spaces and tunables.
         hottest_kernels: Those with most GPU time, at most five.
         method, state, reason: Of the measurement of kernels.
         measuring_seconds: Time that the probe took from the program's threads, and of its own thread.
@@ -61,6 +65,7 @@ class RunSummary:
 
     program: str
     rank: str
+    ranks: int | None
     steps: int
     items: int
     running_seconds: float
@@ -72,6 +77,7 @@ class RunSummary:
     verdict: str
     gpu_memory_peak_bytes: Mapping[str, int]
     process_memory_peak_bytes: int | None
+    tuning: tuple[TuningResult, ...]
     hottest_kernels: tuple[HotKernel, ...]
     method: str
     state: str
@@ -88,30 +94,35 @@ class RunSummary:
 
 
 def summary(
-    recorder: Recorder, situation: Situation, *, program: str, rank: str, running_seconds: float, has_ended: bool
-) -> RunSummary | None:
-    """Return the summary of a run; None if it has made no step.
+    recorder: Recorder,
+    situation: Situation,
+    settings: ProbeSettings,
+    *,
+    running_seconds: float,
+    has_ended: bool,
+    tuning: tuple[TuningResult, ...] = (),
+) -> RunSummary:
+    """Return the summary of a run.
 
     Args:
         recorder: Its totals.
         situation: State of its probe.
-        program: Its name.
-        rank: Its rank.
+        settings: Settings of its probe, with its name and rank.
         running_seconds: Time since the probe started.
         has_ended: Whether the program ends.
+        tuning: Results of its spaces and tunables.
     """
     progress, status = recorder.progress, situation.status
     steps, items, step_seconds = progress.steps, progress.items, progress.step_ns / 1e9
-    if not steps:
-        return None
     rate = (steps - 1) / step_seconds if step_seconds > 0 else None
+    job = dict(recorder.job())
     phases = {name: phase_ns / 1e9 for name, phase_ns in progress.phases()}
     regions = _regions(recorder)
-    ratios = {name: seconds / step_seconds for name, seconds in regions.items()} if step_seconds else {}
     measuring_seconds = (recorder.overhead_ns + recorder.marks_cost()) / 1e9
     return RunSummary(
-        program=program,
-        rank=rank,
+        program=settings.program,
+        rank=settings.rank,
+        ranks=int(job["world_size"]) if job.get("world_size", "").isdecimal() else None,
         steps=steps,
         items=items,
         running_seconds=running_seconds,
@@ -120,9 +131,10 @@ def summary(
         items_per_second=rate * items / steps if rate and items else None,
         phase_seconds=phases,
         region_seconds=regions,
-        verdict=verdict(phases, _idle_ratio(recorder), has_peers=bool(rank)) or _by_region(ratios),
+        verdict=_verdict(phases, regions, recorder, settings.rank),
         gpu_memory_peak_bytes=_gpu_peaks(recorder),
         process_memory_peak_bytes=_process_peak_bytes(),
+        tuning=tuning,
         hottest_kernels=_hottest(recorder),
         method=status.method if status else "",
         state=status.state if status else "",
@@ -134,11 +146,15 @@ def summary(
     )
 
 
-def _by_region(region_ratios: Mapping[str, float]) -> str:
-    if not region_ratios:
-        return "phases are not known; probe.data(batches) would measure the waits for data"
-    largest = max(region_ratios, key=lambda name: region_ratios[name])
-    return f"the largest region is {largest}, {region_ratios[largest] * 100:.0f} % of the steps' time"
+def _verdict(phases: Mapping[str, float], regions: Mapping[str, float], recorder: Recorder, rank: str) -> str:
+    if not recorder.progress.steps:
+        return f"no step was seen: {CALL_STEP}"
+    of_phases = verdict(phases, _idle_ratio(recorder), has_peers=bool(rank))
+    if of_phases:
+        return of_phases
+    if regions:
+        return f"the largest region is {max(regions, key=lambda name: regions[name])}"
+    return "phases are not known; probe.data(batches) would measure the waits for data"
 
 
 def _idle_ratio(recorder: Recorder) -> float | None:

@@ -18,7 +18,7 @@ from tests.support.service.probe_node import Node
 from tests.support.waiting import LONGEST_SECONDS, eventually
 
 from kernelcast.probe import command
-from kernelcast.probe.activation import standalone
+from kernelcast.wire import standalone
 
 pytestmark = pytest.mark.service
 
@@ -126,7 +126,7 @@ def test_each_standalone_exporter_begins_with_its_own_programs(tmp_path: Path) -
         PLAIN
         + """
 import urllib.request
-from kernelcast.probe.activation import standalone
+from kernelcast.wire import standalone
 page = f"http://127.0.0.1:{open(sys.argv[2] + '/kernelcast/' + standalone.PORT).read()}/metrics"
 for _ in range(100):
     text = urllib.request.urlopen(page).read().decode()
@@ -142,6 +142,51 @@ print(found)
         arguments = [sys.executable, *PROBE, "--standalone", "--", sys.executable, "-c", code, steps, str(tmp_path)]
         assert run(arguments, environ).stdout == f"['{steps}']\n"
         eventually(lambda: not (tmp_path / "kernelcast" / standalone.LIFE_LINE).exists())
+
+
+def test_a_program_that_ends_by_os_exit_after_stop_has_its_report_and_its_box(node: Node, tmp_path: Path) -> None:
+    """As ranks do that must not wait for each other's end."""
+    report = tmp_path / "run.json"
+    code = f"{PLAIN}\nimport os\nprobe.stop()\nos._exit(0)\n"
+    arguments = [sys.executable, *PROBE, "--report", str(report), "--", sys.executable, "-c", code, "5"]
+    done = run(arguments, environment(KERNELCAST_SOCKET=str(node.path)))
+    assert boxes(done.stderr) == 1
+    found = json.loads(report.read_text())
+    assert (found["program"], found["steps"], found["has_ended"]) == ("python -c", 5, True)
+
+
+@pytest.mark.parametrize("start", ["", "probe.start()"], ids=["command", "start in code"])
+def test_a_loop_without_steps_is_told_what_to_call(node: Node, tmp_path: Path, start: str) -> None:
+    code = f"from kernelcast import probe\n{start}\nsum(range(1_000_000))\n"
+    report = tmp_path / "run.json"
+    arguments = [sys.executable, *PROBE, "--report", str(report), "--", sys.executable, "-c", code]
+    done = run(arguments, environment(KERNELCAST_SOCKET=str(node.path)))
+    (line,) = ours(done.stderr)
+    assert f"no step was seen, so nothing was measured, and no report is in {report}; call" in line
+
+
+def test_a_launcher_and_a_program_that_fails_are_not_told_so(node: Node, tmp_path: Path) -> None:
+    work = "[sum(range(1000)) for _ in range(50_000)]"
+    launcher = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {work!r}])\n"
+    environ = environment(KERNELCAST_SOCKET=str(node.path))
+    for code in (launcher, "1 / 0"):
+        arguments = [sys.executable, *PROBE, "--report", str(tmp_path / "r"), "--", sys.executable, "-c", code]
+        done = subprocess.run(
+            arguments, env=environ, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS
+        )
+        assert "kernelcast:" not in done.stderr
+
+
+def test_a_module_that_python_runs_gives_its_name(node: Node, tmp_path: Path) -> None:
+    package = tmp_path / "jobs"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "train.py").write_text(PLAIN)
+    environ = environment(KERNELCAST_SOCKET=str(node.path))
+    environ["PYTHONPATH"] = os.pathsep.join((str(tmp_path), environ["PYTHONPATH"]))
+    report = tmp_path / "run.json"
+    run([sys.executable, *PROBE, "--report", str(report), "--", sys.executable, "-m", "jobs.train", "5"], environ)
+    assert json.loads(report.read_text())["program"] == "jobs.train"
 
 
 def test_start_in_code_has_the_line_and_no_box(node: Node, tmp_path: Path) -> None:

@@ -642,3 +642,14 @@ def test_processes_that_end_without_a_word_are_counted_from_zero() -> None:
     aggregator.report(report({}, of=process("b"), final=True, lost=True))
     aggregator.report(report({}, of=process("c"), final=True, lost=False))
     assert values(shown(aggregator), kernel.LOST_PROCESSES) == {"": 2}
+
+
+def test_live_processes_of_a_program_are_counted() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({}, of=process("a")))
+    aggregator.report(report({}, of=process("b")))
+    assert values(shown(aggregator), kernel.PROCESSES) == {"": 2}
+    aggregator.report(report({}, of=process("a"), final=True))
+    assert values(shown(aggregator), kernel.PROCESSES) == {"": 1}
+    aggregator.report(report({}, of=process("b"), final=True))
+    assert values(shown(aggregator), kernel.PROCESSES) == {}

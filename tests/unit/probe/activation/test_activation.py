@@ -12,7 +12,7 @@ from tests.support.waiting import wait_for
 
 from kernelcast.probe import command
 from kernelcast.probe.activation import context_waiter
-from kernelcast.probe.activation.context_waiter import ContextWaiter, FirstModuleWatch, script_name
+from kernelcast.probe.activation.context_waiter import ContextWaiter, FirstModuleWatch
 from kernelcast.probe.marks.process import ProcessMarks
 from kernelcast.probe.preload import door
 from kernelcast.probe.process.imports import ImportWatch
@@ -247,11 +247,3 @@ def test_a_watched_name_that_does_not_exist_fails_as_ever() -> None:
     with pytest.raises(ModuleNotFoundError):
         import there_is_no_such_module  # type: ignore[import-not-found] # noqa: F401
     watch.stop()
-
-
-@pytest.mark.parametrize(
-    ("argument", "name"),
-    [("train.py", "train"), ("/a/b/train.py", "train"), ("/a/pkg/__main__.py", "pkg"), ("-c", None), ("", None)],
-)
-def test_a_program_without_a_name_is_called_as_its_script(argument: str, name: str | None) -> None:
-    assert script_name([argument]) == name

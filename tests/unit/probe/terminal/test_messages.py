@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.settings import ProbeSettings
 from kernelcast.probe.switch import LAUNCH, REPORT
 from kernelcast.probe.terminal.messages import REPORT_SECONDS, UserMessages
 from kernelcast.probe.terminal.situation import Situation
@@ -34,8 +35,8 @@ class User:
             lambda: part, environ, None, self.text.append, lambda: terminal, lambda: self.seconds
         )
 
-    def summarise(self, has_ended: bool) -> RunSummary | None:  # noqa: FBT001
-        return summary(self.recorder, BEGUN, program="p", rank="", running_seconds=1.0, has_ended=has_ended)
+    def summarise(self, has_ended: bool) -> RunSummary:  # noqa: FBT001
+        return summary(self.recorder, BEGUN, ProbeSettings("p"), running_seconds=1.0, has_ended=has_ended)
 
     def poll(self, situation: Situation = BEGUN, *, ends: bool = False) -> float:
         return self.messages.poll(situation, self.summarise, ends=ends)
@@ -54,7 +55,7 @@ class User:
         (User(launch="1-a"), 1, 1),
         (User(), 1, 0),
         (User(terminal=False, launch="1-a"), 1, 0),
-        (User(steps=0, launch="1-a"), 1, 0),
+        (User(steps=0, launch="1-a"), 1, 1),
         (User(ALONE._replace(is_quiet=True), launch="1-a"), 0, 0),
         (User(ALONE._replace(is_first_of_job=False), launch="1-a"), 1, 0),
         (User(Speaker(is_first_of_node=False, is_first_of_job=False, is_quiet=False), launch="1-a"), 0, 0),
@@ -71,8 +72,24 @@ def test_nothing_is_written_or_asked_before_there_is_anything_to_report() -> Non
     user = User(launch="1-a")
     idle = Situation(has_begun=False)
     assert user.poll(idle) == user.poll(idle, ends=True) == inf
-    user.messages.finish(user.summarise)
     assert not user.text
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        (User(), "no step was seen, so nothing was measured; call kernelcast.probe.step() after each pass of the loop"),
+        (User(terminal=False, report="/r.json"), "nothing was measured, and no report is in /r.json; call"),
+        (User(terminal=False), ""),
+        (User(ALONE._replace(is_quiet=True)), ""),
+        (User(ALONE._replace(is_first_of_job=False)), ""),
+    ],
+    ids=["terminal", "report", "no terminal", "quiet", "other rank"],
+)
+def test_a_program_that_has_reported_nothing_is_told_at_its_end_what_to_call(user: User, said: str) -> None:
+    user.messages.finish(user.summarise)
+    assert said in "".join(user.text)
+    assert len(user.text) == bool(said)
 
 
 def test_a_report_is_written_while_the_program_runs_and_at_its_end(tmp_path: Path) -> None:
@@ -113,7 +130,7 @@ def test_whatever_the_summary_raises_the_program_ends_as_ever() -> None:
     user = User(launch="1-a")
     user.poll()
 
-    def broken(_has_ended: bool) -> RunSummary | None:  # noqa: FBT001
+    def broken(_has_ended: bool) -> RunSummary:  # noqa: FBT001
         raise ZeroDivisionError
 
     user.messages.finish(broken)

@@ -6,6 +6,7 @@ import pytest
 
 from kernelcast.probe.recording.device_recorder import AllocatorState
 from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.settings import ProbeSettings
 from kernelcast.probe.terminal.box import WIDTH, box
 from kernelcast.probe.terminal.situation import Situation
 from kernelcast.probe.terminal.summary import RunSummary, _process_peak_bytes, summary
@@ -27,16 +28,13 @@ def trained(steps: int = 11) -> Recorder:
 
 
 def summed(recorder: Recorder, status: Status | None = None) -> RunSummary:
-    found = summary(
+    return summary(
         recorder,
         Situation(has_begun=True, status=status),
-        program="train",
-        rank="",
+        ProbeSettings("train"),
         running_seconds=20.0,
         has_ended=True,
     )
-    assert found is not None
-    return found
 
 
 def test_rates_are_those_between_the_first_and_the_last_step() -> None:
@@ -47,10 +45,35 @@ def test_rates_are_those_between_the_first_and_the_last_step() -> None:
     assert run.verdict == "input-bound: 40 % of the step waits for data"
 
 
-def test_a_program_without_a_step_has_no_summary() -> None:
+def test_a_program_without_a_step_has_its_kernels_and_what_to_call() -> None:
     recorder = Recorder()
     recorder.observe("conv", 5)
-    assert summary(recorder, Situation(True), program="p", rank="", running_seconds=1.0, has_ended=True) is None
+    recorder.region("decode", 0, 0, 5 * SECOND_NS, 0)
+    lines = box(summed(recorder))
+    assert lines[0].startswith("+- kernelcast: train: 0 steps --")
+    assert lines[1].startswith("| regions: decode 5 s ")
+    assert any(line.startswith("| conv ") for line in lines)
+    assert lines[-2].strip("| ") == "no step was seen: call kernelcast.probe.step() after each pass of the loop"
+
+
+def test_regions_stand_beside_phases_and_leave_room_for_fewer_kernels() -> None:
+    recorder = trained()
+    for number in range(7):
+        recorder.region(f"region {number}", 0, 0, (number + 1) * SECOND_NS // 2, 0)
+        recorder.observe(f"kernel{number}", 1_000 * (number + 1))
+    lines = box(summed(recorder))
+    assert lines[2].startswith("| regions of a step: region 6 318 ms, region 5 273 ms, ")
+    assert lines[2].rstrip("| ").endswith(", ..")
+    assert len(lines) == 10
+    assert sum(line.startswith("| kernel") for line in lines) == 4
+
+
+def test_a_rank_says_of_how_many_it_is() -> None:
+    recorder = trained()
+    recorder.job = lambda: (("world_size", "8"),)
+    run = replace(summed(recorder), rank="0")
+    assert box(run)[0].startswith("+- kernelcast: train rank 0 of 8: 11 steps")
+    assert box(replace(run, ranks=None))[0].startswith("+- kernelcast: train rank 0: 11 steps")
 
 
 def test_the_hottest_kernels_count_launches_that_were_not_timed() -> None:
@@ -103,15 +126,15 @@ def test_the_box_has_ten_lines_of_80_ascii_columns_at_most() -> None:
     assert any("CUPTI costs 2 % of a step" in line for line in lines)
 
 
-def test_regions_stand_in_for_phases_that_are_not_known() -> None:
+def test_without_phases_the_largest_region_is_named() -> None:
     recorder = Recorder()
     recorder.report_on(0)
     for number in range(3):
         recorder.progress.advance(number * SECOND_NS)
     recorder.region("loading", 0, 0, SECOND_NS, 0)
     text = "\n".join(box(summed(recorder)))
-    assert "time: loading 50 %" in text
-    assert "the largest region is loading, 50 % of the steps' time" in text
+    assert "| regions of a step: loading 333 ms " in text
+    assert "the largest region is loading" in text
 
 
 def phased(**shares: float) -> Recorder:
