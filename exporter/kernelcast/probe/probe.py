@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
+from kernelcast.probe.given_values import given_configurations
 from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.methods.environment import MethodEnvironment
 from kernelcast.probe.methods.selection import CUPTI_SWITCH, FRAMEWORKS, METHODS, MethodSelection
@@ -96,7 +97,8 @@ class Probe:
         self._searches: list[FunctionSearches] = []
         self._elsewhere: dict[str, Experience] = {}
         folder = settings.state_directory
-        self._journal = memory(Path(folder), settings.program, self._claims, clock) if folder else None
+        given = given_configurations(environ, settings.program, self._claims, remembers=bool(folder))
+        self._journal = memory(Path(folder), settings.program, self._claims, clock, given) if folder else None
         folders = (str(Path(settings.socket_path).parent), folder)
         context = HintContext(
             settings.program,
@@ -339,14 +341,20 @@ class Probe:
             self._receiver.kept_values.restored(tunable, start, restored)
 
     def _restored(self, tunable: AnyTunable) -> KeptConfiguration | None:
-        """Return the value that this node kept before for this code version, unless hints are switched off.
+        """Return the value that was kept before for this code version, unless hints are switched off.
 
         One that changes results counts only if a person had approved it.
         """
-        kept = self._journal.last_kept(tunable.name, self.settings.code_version) if self._journal else None
-        if kept is None or kept.config not in tunable.allowed or self._receiver.stopped():
+        if self._journal is None or self._receiver.stopped():
             return None
-        return kept if kept.approved_by or not tunable.terms.needs_approval else None
+
+        def unfit(kept: KeptConfiguration) -> str:
+            if kept.config not in tunable.allowed:
+                return f"{tunable.name} allows {', '.join(tunable.allowed)}"
+            needs = tunable.terms.needs_approval and not kept.approved_by
+            return "it changes results, and no person approved it" if needs else ""
+
+        return self._journal.last_kept(tunable.name, self.settings.code_version, unfit)
 
     def _at_boundary(self, items: float, *, epoch: bool) -> None:
         self._stepping_thread = get_ident()

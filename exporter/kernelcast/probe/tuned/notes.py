@@ -32,9 +32,14 @@ class CandidateNotes:
         self._approved_by = approved_by
         self._responsible: tuple[str, int] | None = None
 
-    def kept(self, space: str) -> str | None:
-        """Return the configuration that was kept before; None if there is none."""
-        return self._journal.kept(space, self._code_version) if self._journal and not self._approved_by else None
+    def kept(self, space: str, find: Callable[[str], int | None]) -> int | None:
+        """Return the configuration that was kept before; None if there is none that `find` knows by its text."""
+        if self._journal is None or self._approved_by:
+            return None
+        known = self._journal.kept(
+            space, self._code_version, lambda one: "" if find(one.config) is not None else "the space has it not"
+        )
+        return find(known) if known is not None else None
 
     def forget(self, space: str) -> None:
         """Note that the kept configuration was taken back."""
