@@ -252,8 +252,7 @@ class HintReceiver:
                 journal.begin(work.tunable, work.value, self._context.code_version)
             hint = self._waiting.get(work.tunable)
             if hint is None or hint.hint_id != work.trial:
-                # Without an id another rank alone has the hint, where the ranks agree on values.
-                self._end_reason = NOT_WAITING if work.trial else ""
+                self._end_reason = NOT_WAITING
                 return
             self._collective_hint = self._waiting.pop(work.tunable)
         reason = f"tried on all ranks in turn with {work.old}, for at most {self._context.rules.maximum_new} steps"

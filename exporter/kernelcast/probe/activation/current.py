@@ -20,7 +20,7 @@ from kernelcast.probe.settings import MAX_METHOD_CHARACTERS, MAX_VERSION_CHARACT
 from kernelcast.probe.switch import OFF
 from kernelcast.probe.terminal.messages import UserMessages
 from kernelcast.probe.terminal.speaker import speaker
-from kernelcast.probe.tunables import Agreement, AnyTunable, Terms, Tunable, Value, printable_kernels
+from kernelcast.probe.tunables import AnyTunable, Terms, Tunable, Value, printable_kernels
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
 from kernelcast.wire.frames import DeviceClaim
@@ -297,7 +297,6 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     granularity: str = "step",
     kind: str = "generic",
     kernels: Sequence[str] = (),
-    agree: Agreement | None = None,
     group: Any = None,
     changes_results: bool | None = None,
     worst: float | None = None,
@@ -315,7 +314,6 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
         granularity: `call` or `step` (may change in `step()`), `epoch` (in `step(epoch=True)`), `restart` (never here).
         kind: `block_size` or another word that hint rules know.
         kernels: Signatures of the kernels it acts on; empty for all.
-        agree: For `collective`: makes all ranks agree on one value; see `Agreement`. `group` does more.
         group: For `collective`: how ranks communicate: a `torch.distributed` process group, an mpi4py communicator, an
             object with `all_gather(text)`, or with `broadcast(text, root)`, `rank` and `size`. Every rank registers
             the tunable at the same place of the program; they exchange its value there.
@@ -333,7 +331,7 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     Raises:
         TunableError: The name, a value or the number of them is not acceptable.
     """
-    terms = Terms(scope, granularity, kind, tuple(kernels), agree, group, changes_results, worst, settle, run_seconds)
+    terms = Terms(scope, granularity, kind, tuple(kernels), group, changes_results, worst, settle, run_seconds)
     value = set_outside(name, allowed, value)
     probe = _current.probe
     if probe:

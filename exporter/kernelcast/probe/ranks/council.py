@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.ranks.cadence import Cadence
 from kernelcast.probe.ranks.followed import FollowedTrial
-from kernelcast.probe.ranks.group import RankGroup, agreement_in, group_from
+from kernelcast.probe.ranks.group import RankGroup, group_from
 from kernelcast.probe.ranks.leading import APPLIED, Leader
 from kernelcast.probe.ranks.messages import (
     Ended,
@@ -79,7 +79,7 @@ def stay_away(group: object) -> None:
     Raises:
         TunableError: The group cannot be used.
     """
-    if group is not None and agreement_in(group) is None:
+    if group is not None:
         with contextlib.suppress(Exception):  # the ranks that run a probe get the same error, and go on
             group_from(group).exchange(ABSENT)
 
