@@ -135,7 +135,7 @@ def test_a_value_twice_as_slow_runs_three_steps_at_most(times_as_slow: int) -> N
 
 
 def test_a_trial_whose_times_never_come_ends_without_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelcast.probe.trial.PATIENCE_NS", 0)
+    monkeypatch.setattr("kernelcast.probe.ranks.pooled.PATIENCE_NS", 0)
     program = Program()
     program.hear()
     program.step(200)

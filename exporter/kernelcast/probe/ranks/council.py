@@ -124,9 +124,7 @@ class Council:
         self._sender = new_nonce()
         self._tunables: dict[str, AnyTunable] = {}
         self._cadence = Cadence(self._clock)
-        self._leader = Leader(
-            recorder, context.rules.by_epoch() if by_epoch else context.rules, context.seed, self._clock
-        )
+        self._leader = Leader(recorder, context)
         self._searches = searches
         # Whether this rank is the first one. Until the first meeting each rank takes itself for it, so that the first
         # message of every rank has a state; all adopt that of the first rank.
@@ -261,7 +259,7 @@ class Council:
         if tunable is None:
             return
         if self._trial is None:
-            self._trial = FollowedTrial(work, tunable, self._recorder, self._clock)
+            self._trial = FollowedTrial(work, tunable, self._recorder, self._recorder.budget, self._clock)
             if work.is_search:
                 self._searches.search_began(work)
             elif work.trial not in self._ended_trials:

@@ -101,7 +101,7 @@ class SearchMember:
 
     def _confirmed(self, tunable: AnyTunable, ended: Ended, checked: str) -> None:
         """Report the end of a check, in which the start was the candidate."""
-        confirmed = Confirmed.inverted(0, Decision(ended.decision), ended.reason, ended.ratio, ended.interval)
+        confirmed = Confirmed.of(0, ended)
         if self._journal and tunable.kept != checked:
             self._journal.forget(tunable.name, self._code_version)
         elif self._journal and not ended.outside:

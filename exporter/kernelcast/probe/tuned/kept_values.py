@@ -10,11 +10,10 @@ from typing import Final
 from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.step_totals import StepTotals
-from kernelcast.probe.trial import Trial
 from kernelcast.probe.tunables import AnyTunable
-from kernelcast.probe.tuned.confirmation import Confirmed
+from kernelcast.probe.tuned.confirmation import Confirmed, Verdict
 from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
-from kernelcast.tuning.experiment import Decision, ExperimentVerdict
+from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import KeptConfiguration
 
 RECHECK_NS: Final = 3600 * 1_000_000_000
@@ -128,14 +127,12 @@ class KeptValues:
         """Note that a trial has kept a tunable's value in place of another."""
         self._add(KeptValue(tunable, start, tunable.kept, self._clock() + RECHECK_NS))
 
-    def check(self, value: KeptValue) -> Trial:
-        """Return the trial that checks a value: of the one before it, so that little time is lost."""
+    def check_begins(self, value: KeptValue) -> None:
+        """Report a check: the trial of the value before, so that little time is lost."""
         self._reports.search_began(value.tunable.name, value.kept, f"checked again: {value.reason}")
-        return Trial(None, value.tunable, value.kept, value.start)
 
-    def checked(self, trial: Trial, verdict: ExperimentVerdict, *, outside: bool) -> None:
+    def checked(self, tunable: AnyTunable, kept: str, verdict: Verdict, *, outside: bool) -> None:
         """Remember and report the end of a check; one that an order or an error has ended is repeated after an hour."""
-        tunable, kept = trial.tunable, trial.old
         confirmed, is_kept = Confirmed.of(0, verdict), tunable.kept == kept
         self._reports.search_ended(tunable.name, (confirmed,), lambda _: kept, tunable.kept, kept)
         if self._journal and not is_kept:

@@ -166,4 +166,5 @@ def test_steps_of_ranks_that_write_a_checkpoint_are_neither_compared_nor_charged
 
     job.run(body)
     assert [program.final()[-1].decision for program in job.programs] == ["kept"] * 2
-    assert all(program.context.budget.lost_ns < 1e9 for program in job.programs)
+    lost = [program.recorder.budget.lost_ns for program in job.programs]
+    assert max(lost) < 10e9, "less than one checkpoint: the kept value is checked again after an hour, at 20 ms a step"
