@@ -23,7 +23,7 @@ from statistics import median, stdev
 from time import thread_time_ns
 from typing import Any, Final
 
-from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict, Objective
 from kernelcast.tuning.payback import paid_back
 from kernelcast.tuning.requests import CampaignRules, LaunchAnswer, LaunchRequest, Proved
 from kernelcast.tuning.search import Search, search_for
@@ -38,6 +38,8 @@ USUAL_BUDGET: Final = 200
 EXPERIMENT_LAUNCHES: Final = 700
 """Launches of an experiment, of both arms: some 350 of a candidate that is 30 % faster, 600 of a useless one, 1,200 of
 one that is 5 % faster."""
+LAUNCHES_OF_P99: Final = 3000
+"""The same where the 99th percentile is judged."""
 NO_ANSWERS: Final = 3
 """Refusals of new configurations in a row, or useless proposals, after which the campaign measures no other."""
 
@@ -117,10 +119,15 @@ class Campaign:
     def expected(self) -> tuple[int, int]:
         """Return how many configurations will be measured, and how many launches that takes, roughly."""
         configurations = min(self._budget, len(self.space))
+        proof = EXPERIMENT_LAUNCHES if self._goes_by_mean else LAUNCHES_OF_P99
         if self._proves_each():
-            return configurations, EXPERIMENT_LAUNCHES * (configurations - 1)
+            return configurations, proof * (configurations - 1)
         finals = self.rules.finalists * self.rules.final_rounds
-        return configurations, 2 * configurations + finals + EXPERIMENT_LAUNCHES
+        return configurations, 2 * configurations + finals + proof
+
+    @property
+    def _goes_by_mean(self) -> bool:
+        return self.rules.experiment.objective is Objective.MEAN
 
     def _proves_each(self) -> bool:
         return len(self.space) - 1 <= self.rules.few and self.rules.proofs > 0
@@ -336,6 +343,8 @@ class Campaign:
                 return
 
     def _is_worth_keeping(self, ordinal: int) -> bool:
+        if not self._goes_by_mean:
+            return True  # a few launches say nothing of a percentile
         return 1 - self.times.estimate(ordinal) / self.times.estimate(self.space.start) >= self.rules.minimum_gain
 
     def _prove_each(self) -> Steps:

@@ -44,6 +44,23 @@ class CampaignRules:
     launches: int = 15_000
     minimum_gain: float = 0.01
 
+    def declared(
+        self, worst: float | None, settle: int | None, run_seconds: float | None, objective: str
+    ) -> "CampaignRules":
+        """Return the limits with what a program declares, as of `Rules.declared`.
+
+        Raises:
+            TunableError: A value cannot be used.
+        """
+        experiment = self.experiment.declared(worst, settle, run_seconds, objective)
+        more = max(0, experiment.most_launches - self.proof_launches)
+        return replace(
+            self,
+            experiment=experiment,
+            proof_launches=self.proof_launches + more,
+            launches=self.launches + self.proofs * more,
+        )
+
     def by_epoch(self) -> "CampaignRules":
         """Return the limits for launches that are epochs: an experiment has fewer, and less patience."""
         return replace(self, experiment=self.experiment.by_epoch(), patience=2)

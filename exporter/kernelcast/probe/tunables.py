@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from kernelcast.probe.recording.recorder import printable
-from kernelcast.tuning.experiment import Rules
+from kernelcast.tuning.experiment import Objective, Rules
 from kernelcast.wire.errors import FrameError, TunableError
 from kernelcast.wire.frames import TunableClaim, Tunables, encode
 from kernelcast.wire.kernels import label
@@ -36,7 +36,7 @@ class Terms:
         group: Lets the ranks exchange texts: see `kernelcast.probe.ranks.group`. Without it a collective tunable
             rejects every hint.
         changes_results: Whether another value changes the program's results; None decides by the kind.
-        worst, settle, run_seconds: As of `Rules`; None for the usual ones.
+        worst, settle, run_seconds, objective: As of `Rules`; None for the usual ones.
     """
 
     scope: str = "local"
@@ -48,6 +48,7 @@ class Terms:
     worst: float | None = None
     settle: int | None = None
     run_seconds: float | None = None
+    objective: str = Objective.MEAN
 
     @property
     def needs_approval(self) -> bool:
@@ -60,8 +61,9 @@ class Terms:
         Raises:
             TunableError: A declared limit cannot be used.
         """
+        check_objective(self.scope, self.objective)
         usual = rules.by_epoch() if self.granularity == "epoch" else rules
-        return usual.declared(self.worst, self.settle, self.run_seconds)
+        return usual.declared(self.worst, self.settle, self.run_seconds, self.objective)
 
 
 class Tunable(Generic[Value_co]):
@@ -176,6 +178,16 @@ class TunableSet:
     def all(self) -> Iterable[AnyTunable]:
         """Return all tunables in the order of registration."""
         return self._tunables.values()
+
+
+def check_objective(scope: str, objective: str) -> None:
+    """Check that ranks together, who judge sums of their times, are not asked for a percentile.
+
+    Raises:
+        TunableError: They are.
+    """
+    if scope == "collective" and objective != Objective.MEAN:
+        raise TunableError(f"objective is {objective!r}; ranks judge the sums of their times, so only the mean can be")
 
 
 def text(value: Plain) -> str:

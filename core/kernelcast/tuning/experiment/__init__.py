@@ -5,8 +5,8 @@ times and judges, with `blocks`, `evidence`, `noise` and `lag`; `experiment` com
 one thread.
 """
 
-from kernelcast.tuning.experiment.arms import Arm, Decision, ExperimentVerdict, Rules
+from kernelcast.tuning.experiment.arms import Arm, Decision, ExperimentVerdict, Objective, Rules
 from kernelcast.tuning.experiment.experiment import Experiment
 from kernelcast.tuning.experiment.schedule import Launch
 
-__all__ = ["Arm", "Decision", "Experiment", "ExperimentVerdict", "Launch", "Rules"]
+__all__ = ["Arm", "Decision", "Experiment", "ExperimentVerdict", "Launch", "Objective", "Rules"]

@@ -7,6 +7,10 @@ from typing import Final
 
 from kernelcast.wire.errors import TunableError
 
+LEAST_OF_P99: Final = 1000
+"""Launches of each arm from which on a 99th percentile is reported and judged: ten of them are above it."""
+MOST_OF_P99: Final = 5000
+"""Launches of the candidate by which its 99th percentile must be proved lower."""
 LONGEST_DECLARED: Final = 200
 """Launches after a change that a program may declare as not settled."""
 
@@ -16,6 +20,13 @@ class Arm(StrEnum):
 
     KEPT = "kept"
     CANDIDATE = "candidate"
+
+
+class Objective(StrEnum):
+    """What a candidate must lower to be kept, in seconds an item: the mean time, or the 99th percentile of launches."""
+
+    MEAN = "mean"
+    P99 = "p99"
 
 
 class Decision(StrEnum):
@@ -69,6 +80,7 @@ class Rules:
     """Limits of an experiment.
 
     Attributes:
+        objective: What the candidate must lower.
         minimum_gain: Smallest gain worth keeping: 0.01 is 1 % less time per item.
         maximum_new: Most compared launches or steps on the candidate; those before it has settled come on top.
         level: Coverage of the interval; holds at every analysis.
@@ -89,6 +101,7 @@ class Rules:
         run_seconds: Time in which a candidate must pay back what its first launches took beyond later ones.
     """
 
+    objective: Objective = Objective.MEAN
     minimum_gain: float = 0.01
     maximum_new: int = 1200
     level: float = 0.95
@@ -105,11 +118,18 @@ class Rules:
     run_seconds: float = 3600.0
 
     @property
+    def most_launches(self) -> int:
+        """Launches of both arms by which an experiment has ended, those that are not compared included."""
+        return 3 * self.maximum_new
+
+    @property
     def look_blocks(self) -> int:
         """Number of looks without further ones that the times ask for."""
         return (2 if self.patience else 1) if self.look_launches else 0
 
-    def declared(self, worst: float | None, settle: int | None, run_seconds: float | None) -> "Rules":
+    def declared(
+        self, worst: float | None, settle: int | None, run_seconds: float | None, objective: str = Objective.MEAN
+    ) -> "Rules":
         """Return the rules with what a program declares; None leaves a limit as it is.
 
         Raises:
@@ -123,8 +143,15 @@ class Rules:
             raise TunableError(f"settle is {settle!r}; it must be a number of launches from 1 to {LONGEST_DECLARED}")
         if run_seconds is not None and not run_seconds > 0:
             raise TunableError(f"run_seconds is {run_seconds!r}; it must be above 0")
+        if objective not in list(Objective):
+            raise TunableError(f"objective is {objective!r}; it must be one of {', '.join(Objective)}")
+        is_mean = objective == Objective.MEAN
+        if not is_mean and self.maximum_new < LEAST_OF_P99:
+            raise TunableError(f"objective is {objective!r}; it needs {LEAST_OF_P99} launches, so declare no epochs")
         return replace(
             self,
+            objective=Objective(objective),
+            maximum_new=self.maximum_new if is_mean else MOST_OF_P99,
             worst=self.worst if worst is None else worst,
             settle=self.settle if settle is None else settle,
             run_seconds=self.run_seconds if run_seconds is None else run_seconds,

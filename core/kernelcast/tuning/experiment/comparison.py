@@ -10,11 +10,12 @@ from math import ceil, exp, inf, isfinite, log
 from statistics import median
 from typing import Final, NamedTuple
 
-from kernelcast.tuning.experiment.arms import Arm, Decision, Rules
+from kernelcast.tuning.experiment.arms import Arm, Decision, Objective, Rules
 from kernelcast.tuning.experiment.blocks import ItemSlope, LaunchRecord, Look, OpenBlock, evidence, look
 from kernelcast.tuning.experiment.evidence import Evidence
 from kernelcast.tuning.experiment.lag import Lag
 from kernelcast.tuning.experiment.noise import Noise
+from kernelcast.tuning.experiment.percentile import PercentileEvidence, Percentiles, percentile
 from kernelcast.tuning.experiment.schedule import RACE_LAUNCHES, BlockKind, Launch, LaunchRole
 from kernelcast.tuning.experiment.settling import Stay, settled_after
 
@@ -78,6 +79,8 @@ class Comparison:
         self._open: dict[int, OpenBlock] = {}
         self._blocks: list[OpenBlock] = []
         self._stays: list[Stay] = []
+        self._settled: dict[Arm, list[float]] = {arm: [] for arm in Arm}
+        """Log times of the launches that have settled."""
         self._slope = ItemSlope()
         self._lag = Lag()
         self._noise = Noise()
@@ -139,6 +142,12 @@ class Comparison:
         found = self._evidence()
         return (found.estimate, found.bounds(last=last)) if found is not None else (None, None)
 
+    def percentiles(self) -> Percentiles:
+        """Return the 99th percentiles of both arms; where they are not the objective, of all launches that settled."""
+        if self._rules.objective is Objective.P99:
+            return PercentileEvidence(self._blocks, self.settle, self._rules.level).measured()
+        return Percentiles(percentile(self._settled[Arm.CANDIDATE]), percentile(self._settled[Arm.KEPT]))
+
     @property
     def first_launches(self) -> tuple[float, ...]:
         """Times of the candidate's first launches, in usual ones of the kept configuration."""
@@ -180,6 +189,7 @@ class Comparison:
         if is_settled and launch.arm is Arm.KEPT:
             self._noise.add(launch.number, log_time)
         if is_settled:
+            self._settled[launch.arm].append(log_time)
             self._slope.add(launch.number, launch.arm, log_time, log_items)
         if launch.role is LaunchRole.COMPARED:
             record = LaunchRecord(launch.arm, launch.position, log_time, log_items)
@@ -248,7 +258,11 @@ class Comparison:
         if is_harm_possible and self._is_harmful(found):
             return
         looks = sum(block.kind is BlockKind.LOOK for block in self._blocks)
-        if last or (found.blocks >= self._rules.minimum_blocks and looks >= self._rules.look_blocks):
+        if not last and (found.blocks < self._rules.minimum_blocks or looks < self._rules.look_blocks):
+            return
+        if self._rules.objective is Objective.P99:
+            self._judge_percentile(PercentileEvidence(self._blocks, self.settle, self._rules.level), last=last)
+        else:
             self._judge(found, last=last)
 
     def _nothing_compared(self) -> str:
@@ -294,12 +308,25 @@ class Comparison:
         elif is_useless:
             self._conclude(ComparisonDecision(Decision.ROLLED_BACK, f"a gain of {gain} is excluded", last=last))
         elif last:
-            reason = f"neither a gain of {gain} nor its absence was proved"
-            factor = found.missing()
-            if found.estimate <= least and factor < inf:
-                more = ceil((factor - 1) * found.launches)
-                reason += f"; at {found.estimate:.3f} times the kept time, it needs about {more} more launches of each"
-            self._conclude(ComparisonDecision(Decision.INCONCLUSIVE, reason, last=True))
+            self._undecided(found)
+
+    def _judge_percentile(self, found: PercentileEvidence, *, last: bool) -> None:
+        least = 1 - self._rules.minimum_gain
+        if found.estimate <= least and found.is_below(1.0):
+            self._conclude(ComparisonDecision(Decision.KEPT, "proved faster at the 99th percentile", last=last))
+        elif found.is_above(least):
+            reason = f"a gain of {self._rules.minimum_gain:.1%} at the 99th percentile is excluded"
+            self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, last=last))
+        elif last:
+            self._undecided(found)
+
+    def _undecided(self, found: Evidence | PercentileEvidence) -> None:
+        reason = f"neither a gain of {self._rules.minimum_gain:.1%} nor its absence was proved"
+        factor = found.missing()
+        if found.estimate <= 1 - self._rules.minimum_gain and factor < inf:
+            more = ceil((factor - 1) * found.launches)
+            reason += f"; at {found.estimate:.3f} times the kept time, it needs about {more} more launches of each"
+        self._conclude(ComparisonDecision(Decision.INCONCLUSIVE, reason, last=True))
 
     # Times that follow the configuration some launches later show its effect beside launches of the other one. Where
     # blocks can be longer than that, those launches are left out, and the comparison goes on.

@@ -176,8 +176,8 @@ class Evidence:
     def bounds(self, *, last: bool) -> tuple[float, float] | None:
         """Return the interval of the ratio; None where the data give none."""
         middle = self.estimate
-        low = _edge(lambda ratio: self.is_above(ratio, last=last), middle, 0.0)
-        high = _edge(lambda ratio: self.is_below(ratio, last=last), middle, 16 * middle + 16)
+        low = edge(lambda ratio: self.is_above(ratio, last=last), middle, 0.0)
+        high = edge(lambda ratio: self.is_below(ratio, last=last), middle, 16 * middle + 16)
         return (low, high) if high < 16 * middle + 16 else None
 
     def missing(self) -> float:
@@ -221,7 +221,7 @@ def least_total(squares: float, log_limit: float) -> float:
     return sqrt(2 * spread * max(0.0, log_limit - log(2) + 0.5 * log(spread / MIXTURE)))
 
 
-def _edge(is_excluded: Callable[[float], bool], inside: float, outside: float) -> float:
+def edge(is_excluded: Callable[[float], bool], inside: float, outside: float) -> float:
     """Return the ratio nearest to the estimate that the data exclude; `outside` if they exclude none."""
     if not is_excluded(outside):
         return outside

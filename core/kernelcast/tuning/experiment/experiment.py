@@ -11,6 +11,7 @@ Example::
 
 from kernelcast.tuning.experiment.arms import Arm, Decision, ExperimentVerdict, Rules
 from kernelcast.tuning.experiment.comparison import Comparison, ComparisonDecision
+from kernelcast.tuning.experiment.percentile import Percentiles
 from kernelcast.tuning.experiment.schedule import Launch, LaunchRole, LaunchSchedule
 
 
@@ -148,7 +149,7 @@ class Experiment:
             result = ComparisonDecision(Decision.ROLLED_BACK, reason)
         self._verdict = ExperimentVerdict(
             result.decision,
-            result.reason,
+            result.reason + _shown(self._first.percentiles()),
             ratio=result.ratio or measured,
             interval=interval,
             second_ratio=second,
@@ -160,3 +161,14 @@ class Experiment:
             is_early=result.is_early,
             first_launches=self._first.first_launches,
         )
+
+
+def _shown(found: Percentiles) -> str:
+    """Return the 99th percentiles that are known, as the end of a reason."""
+    if found.new is None:
+        return "" if found.old is None else f"; the 99th percentile of the kept one is {found.old:.3g} s an item"
+    if found.old is None:
+        return f"; the 99th percentile is {found.new:.3g} s an item"
+    within = f" [{found.interval[0]:.3f}, {found.interval[1]:.3f}]" if found.interval else ""
+    times = f"{found.new:.3g} s an item, not {found.old:.3g} s"
+    return f"; the 99th percentile is {found.new / found.old:.3f}{within} times the kept one: {times}"

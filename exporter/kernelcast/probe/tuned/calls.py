@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from functools import wraps
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from kernelcast.probe.tuned.checks import copied
 from kernelcast.probe.tuned.confirmation import Confirmation
@@ -25,6 +25,9 @@ from kernelcast.probe.tuned.terms import (
     ShapeBucket,
 )
 from kernelcast.tuning.journal import Journal
+
+CHECKED_CALLS: Final = (0, 16, 64, 256, 1024)
+"""Calls of a candidate whose numbers are checked: the first, and a few of those by which it is proved."""
 
 
 class TunedCalls(SearchedShapes[Configuration_co]):
@@ -154,8 +157,8 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         #   the kept one raises as well  -> refused;  the program's error is raised
         #   its result cannot be copied  -> the search ends, because no numbers can be checked; the kept one's is used
         #   no wait for its devices      -> the search ends, because its time would be that of the launch alone
-        #   its first numbers are wrong  -> failed;   the result of the kept one is used, as of each checked call
-        #   it is too slow               -> failed;   its result is used, unless it was the first and checked
+        #   its numbers are wrong        -> failed;   the result of the kept one is used, as of each checked call
+        #   it is too slow               -> failed;   its result is used, unless it was checked
         #   else                         -> measured, once the request has all its times
         ordinal, run = request.ordinal, call.run
         is_candidate = ordinal != bucket.kept
@@ -198,11 +201,11 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         result: Result,
         seconds: float,
     ) -> Result:
-        """Check a candidate's first result and its time, and record the time; returns the result for the program."""
+        """Check a candidate's result and its time, and record the time; returns the result for the program."""
         ordinal, run = request.ordinal, call.run
         is_candidate = ordinal != bucket.kept
         checks = self._terms.check and self._terms.repeatable and not isinstance(bucket.campaign, Confirmation)
-        if is_candidate and not bucket.calls[ordinal] and checks:
+        if is_candidate and bucket.calls[ordinal] in CHECKED_CALLS and checks:
             candidate = self._guarded(lambda: (copied(result),))
             undo()
             self._add_lost_seconds(bucket, min(seconds, bucket.usual_seconds))  # the call is repeated

@@ -11,9 +11,9 @@ from random import Random
 from statistics import median
 from typing import Final, Protocol
 
-from kernelcast.tuning.experiment import Arm, Decision, Experiment, Rules
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, Objective, Rules
 
-# Launches after which the experiment ends without a decision.
+# Launches after which the experiment ends without a decision, where its rules do not need more.
 MAX_LAUNCHES: Final = 6000
 RECHECK_SECONDS: Final = 3600.0
 FIRST_STAY: Final = 256
@@ -104,6 +104,7 @@ class Confirmation:
         self._start = start
         self._kept = kept
         self._experiment = Experiment(seed=seed, rules=rules)
+        self._most = max(MAX_LAUNCHES, self._experiment.rules.most_launches)
         self._arm = Arm.KEPT
         self._launches = 0
         self._request: Wanted | None = None
@@ -133,7 +134,7 @@ class Confirmation:
         self._ask()
 
     def _ask(self) -> None:
-        if self._experiment.verdict() is None and self._launches < MAX_LAUNCHES:
+        if self._experiment.verdict() is None and self._launches < self._most:
             self._launches += 1
             may_wait = self._experiment.at_block_boundary
             self._arm = self._experiment.next_arm()
@@ -225,7 +226,8 @@ class KeptCheck:
     def kept(self, start: int, now: float, launch_seconds: float) -> None:
         """Note that a search has kept a configuration in place of the start."""
         self.start, self._hour_at = start, now + RECHECK_SECONDS
-        self.stay_launches = FIRST_STAY if self.rules.look_launches else 0
+        goes_by_mean = self.rules.objective is Objective.MEAN
+        self.stay_launches = FIRST_STAY if self.rules.look_launches and goes_by_mean else 0
         self._schedule(now, launch_seconds)
 
     def is_due(self, clock: Callable[[], float]) -> bool:

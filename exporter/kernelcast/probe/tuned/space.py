@@ -6,12 +6,12 @@
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakSet
 
 from kernelcast.probe.trial_budget import TrialBudget
-from kernelcast.probe.tunables import SCOPES, Terms, Tunable
+from kernelcast.probe.tunables import SCOPES, Terms, Tunable, check_objective
 from kernelcast.probe.tuned import device
 from kernelcast.probe.tuned.approved import ApprovedSearch
 from kernelcast.probe.tuned.calls import TunedCalls
@@ -24,6 +24,7 @@ from kernelcast.probe.tuned.steps import FirstStep, StepSearch, TunedSteps
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.campaign import Campaign as ConfigurationCampaign
 from kernelcast.tuning.campaign import CampaignRules
+from kernelcast.tuning.experiment import Objective
 from kernelcast.tuning.journal import Journal
 from kernelcast.tuning.search import OWN
 from kernelcast.tuning.space import Space
@@ -53,7 +54,7 @@ class SpaceTerms:
         changes_results: Whether another configuration changes the program's results: the program then tries none by
             itself, and hints need a person's approval.
         search: What proposes the configurations that a search measures: see `kernelcast.probe.tuned.searches`.
-        worst, settle, run_seconds: As of `Rules`; None for the usual ones.
+        worst, settle, run_seconds, objective: As of `Rules`; None for the usual ones.
     """
 
     per: str = "call"
@@ -64,6 +65,7 @@ class SpaceTerms:
     worst: float | None = None
     settle: int | None = None
     run_seconds: float | None = None
+    objective: str = Objective.MEAN
 
     @property
     def is_proposed(self) -> bool:
@@ -260,6 +262,7 @@ class ProgramSpace:
                 worst=terms.worst,
                 settle=terms.settle,
                 run_seconds=terms.run_seconds,
+                objective=terms.objective,
             )
             tunable = context.announce(
                 self.name, tuple(by_text), shown(space.configuration(space.start), space), agreed
@@ -397,8 +400,9 @@ def _campaign_rules(terms: SpaceTerms) -> CampaignRules:
     Raises:
         TunableError: A declared limit cannot be used.
     """
+    check_objective(terms.scope, terms.objective)
     rules = CampaignRules().by_epoch() if terms.per == "epoch" else CampaignRules()
-    return replace(rules, experiment=rules.experiment.declared(terms.worst, terms.settle, terms.run_seconds))
+    return rules.declared(terms.worst, terms.settle, terms.run_seconds, terms.objective)
 
 
 def _reason(context: SpaceServices) -> str:

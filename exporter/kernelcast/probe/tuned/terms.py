@@ -59,7 +59,7 @@ class CallTerms:
         name: Name of the space.
         shape: Returns the shape bucket of a call from its arguments; each has a campaign of its own.
         items: Returns the units of work of a call from its arguments.
-        check: Compares a candidate's numbers at its first call with the kept configuration's; needs `repeatable`.
+        check: Compares a candidate's numbers at some calls with the kept configuration's; needs `repeatable`.
         limit_seconds: A candidate that takes longer is banned.
         repeatable: A call that failed with a candidate may be repeated with the kept configuration.
         share: Share of the time since the first call of a shape that its trial calls may cost; None for that of the

@@ -435,6 +435,40 @@ def test_what_a_value_costs_once_must_be_paid_back_within_the_declared_run(
     assert ("a run is taken to last 100 s" in ended.reason) == (kept == 0)
 
 
+@pytest.mark.parametrize(("objective", "kept"), [("mean", 0), ("p99", 8)])
+def test_an_objective_of_the_99th_percentile_keeps_what_has_fewer_long_steps(
+    training: Training, objective: str, kept: int
+) -> None:
+    """8 workers take 5 % longer, and one step in 40 twice as long, not three times: 2.3 % more in the mean."""
+    terms = SpaceTerms(per="step", objective=objective)
+    feed = training.probe.space("feed", {"workers": [0, 8]}, start={"workers": 0}, terms=terms, share=1.0)
+    long = Random(5)
+    for _ in range(8000):
+        slow = long.random() < 1 / 40
+        training.step(0.1 * ((2.0 if slow else 1.05) if feed.workers == 8 else (3.0 if slow else 1.0)))
+    assert feed.workers == kept
+    (ended,) = (one for one in training.probe.outcomes if one.decision)
+    assert ("the 99th percentile is 0.6" in ended.reason) == (kept == 8)
+
+
+@pytest.mark.parametrize(
+    ("declared", "reason"),
+    [
+        ({"objective": "p50"}, "one of mean, p99"),
+        ({"objective": "p99", "per": "epoch"}, "declare no epochs"),
+        ({"objective": "p99", "scope": "collective"}, "only the mean"),
+    ],
+)
+def test_an_objective_that_cannot_be_judged_is_an_error_of_the_declaration(
+    declared: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(TunableError, match=reason):
+        kp.space("feed", FEED, start=FEED_START, **{"per": "step", **declared})
+    declared = {"granularity" if name == "per" else name: value for name, value in declared.items()}
+    with pytest.raises(TunableError, match=reason):
+        kp.tunable("workers", [0, 2], 0, **declared)
+
+
 @pytest.mark.parametrize("limits", [{"worst": 1.0}, {"settle": 0}, {"run_seconds": -1.0}])
 def test_a_declared_limit_that_cannot_be_used_is_an_error_of_the_declaration(limits: dict[str, Any]) -> None:
     with pytest.raises(TunableError, match=next(iter(limits))):

@@ -187,6 +187,25 @@ def test_wrong_numbers_of_a_call_that_is_too_long_do_not_reach_the_program() -> 
     assert "numbers differ" in calls.banned["block", 1]
 
 
+@pytest.mark.parametrize("wrong_from", [2, 17])
+def test_numbers_that_become_wrong_later_are_found_at_a_sampled_call(wrong_from: int) -> None:
+    """A candidate's first call alone was checked, although a proof runs hundreds of its calls on other input."""
+    blocks = Blocks(launches=40)
+    calls = tuned(blocks, check=close(rtol=1e-3))
+    seen = {64: 0, 48: 0}
+
+    def run(size: int) -> float:
+        blocks.run(size)
+        seen[size] += 1
+        return 3.0 if size == 64 and seen[64] >= wrong_from else 2.0
+
+    blocks.campaign("block").asked = [Wanted(0), Wanted(1, 40)]
+    results = [calls.decorate(run)() for _ in range(41)]
+    assert "numbers differ" in calls.banned["block", 1]
+    assert seen[64] == 17
+    assert results.count(3.0) == 17 - wrong_from
+
+
 class EndsBefore:
     """A lock whose first holder ran, and ended the campaign, before it could be taken here."""
 

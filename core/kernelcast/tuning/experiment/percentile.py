@@ -1,0 +1,150 @@
+"""Evidence about the 99th percentile of a launch's time per item: how often each arm exceeds that of both together.
+
+Let t be the 99th percentile of both arms together, each with the same weight. The candidate's 99th percentile is lower
+than the kept one's exactly where the candidate exceeds t more rarely. So the test compares two shares, not two
+quantiles: a block's score is its launches above t of the candidate less those of the kept configuration. The order of a
+block is drawn by a fair coin, so that scores have symmetric signs although long launches come in bursts, with a period
+or with drift, under which the binomial bounds of an order statistic are too narrow. The e-value is that of `evidence`.
+Times are those of the launches, not of a local level: a drift of the program is part of its 99th percentile.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from math import ceil, exp, inf, log
+from typing import Final, NamedTuple
+
+from kernelcast.tuning.experiment.arms import LEAST_OF_P99, Arm
+from kernelcast.tuning.experiment.blocks import OpenBlock
+from kernelcast.tuning.experiment.evidence import edge, log_e_value
+from kernelcast.tuning.experiment.schedule import BlockKind
+
+ABOVE: Final = 0.01
+"""Share of the launches above the percentile."""
+
+
+class Percentiles(NamedTuple):
+    """The 99th percentiles of both arms in seconds an item, and the interval of their ratio; None where unknown."""
+
+    new: float | None
+    old: float | None
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Long:
+    """A launch that can be above the percentile: its log time, its block, and what it adds to the block's score."""
+
+    time: float
+    block: int
+    score: float
+
+
+class PercentileEvidence:
+    """The longest launches of all complete blocks. It has the questions of `Evidence` that a judgement asks.
+
+    Args:
+        blocks: The blocks; of those with a launch of both arms each.
+        settle: Launches after a change that are left out.
+        level: As of `Evidence`.
+
+    Attributes:
+        launches: Compared launches of the candidate.
+        estimate: The candidate's 99th percentile over the kept one's.
+    """
+
+    needs_stays = False
+
+    def __init__(self, blocks: Sequence[OpenBlock], settle: int, level: float) -> None:
+        times: dict[Arm, list[_Long]] = {arm: [] for arm in Arm}
+        for number, block in enumerate(blocks):
+            if block.kind is BlockKind.STAY:
+                continue
+            own = {
+                arm: [
+                    record.time
+                    for half in block.halves
+                    for record in half
+                    if record.arm is arm and record.position >= settle
+                ]
+                for arm in Arm
+            }
+            pairs = min(map(len, own.values()))
+            for arm, sign in ((Arm.CANDIDATE, 1.0), (Arm.KEPT, -1.0)):
+                if pairs:
+                    times[arm] += (_Long(time, number, sign * pairs / len(own[arm])) for time in own[arm])
+        self.launches, self._kept_launches = len(times[Arm.CANDIDATE]), len(times[Arm.KEPT])
+        self._above = round(ABOVE * (self.launches + self._kept_launches))
+        self._new, self._old = (
+            nlargest(self._above + 1, times[arm], key=lambda one: one.time) for arm in (Arm.CANDIDATE, Arm.KEPT)
+        )
+        self._log_limit = log(2 / (1 - level))
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether both arms have the launches that a percentile needs."""
+        return min(self.launches, self._kept_launches) >= LEAST_OF_P99
+
+    @property
+    def estimate(self) -> float:
+        """The candidate's percentile over the kept one's."""
+        return exp(_percentile(self._new, self.launches) - _percentile(self._old, self._kept_launches))
+
+    def measured(self) -> Percentiles:
+        """Return both percentiles, once each arm has the launches for it."""
+        if not self.is_enough:
+            return Percentiles(None, None)
+        new, old = _percentile(self._new, self.launches), _percentile(self._old, self._kept_launches)
+        middle = exp(new - old)
+        low = edge(self.is_above, middle, 0.0)
+        high = edge(self.is_below, middle, 16 * middle)
+        return Percentiles(exp(new), exp(old), (low, high) if 0 < low <= high < 16 * middle else None)
+
+    def is_below(self, ratio: float) -> bool:
+        """Whether the data prove that the true ratio is lower."""
+        return self.is_enough and log_e_value(*self._score(ratio)) >= self._log_limit
+
+    def is_above(self, ratio: float) -> bool:
+        """Whether the data prove that the true ratio is higher."""
+        total, squares = self._score(ratio)
+        return self.is_enough and log_e_value(-total, squares) >= self._log_limit
+
+    def missing(self) -> float:
+        """Return the factor on the number of launches with which the estimate would be proved; infinite without."""
+        total, squares = self._score(1.0)
+        if total >= 0:
+            return inf
+        # The e-value of n times as many launches, of which the same share is long; it rises with n.
+        low, high = 1.0, 2.0
+        while log_e_value(high * total, high * squares) < self._log_limit:
+            low, high = high, 2 * high
+        while high - low > 0.01 * high:
+            middle = (low + high) / 2
+            is_proved = log_e_value(middle * total, middle * squares) >= self._log_limit
+            low, high = (low, middle) if is_proved else (middle, high)
+        return max(high, LEAST_OF_P99 / max(1, min(self.launches, self._kept_launches)))
+
+    def _score(self, ratio: float) -> tuple[float, float]:
+        """Return the sum of the blocks' scores and of their squares, at a ratio of the percentiles."""
+        shift = log(ratio) if ratio > 0 else -inf
+        long = [(one.time, one.block, one.score) for one in self._new]
+        long += [(one.time + shift, one.block, one.score) for one in self._old]
+        long.sort(reverse=True)
+        limit = long[self._above][0] if len(long) > self._above else -inf
+        scores: dict[int, float] = {}
+        for time, block, score in long[: self._above]:
+            if time > limit:
+                scores[block] = scores.get(block, 0.0) + score
+        return sum(scores.values()), sum(score * score for score in scores.values())
+
+
+def percentile(log_times: Sequence[float]) -> float | None:
+    """Return the time that one in a hundred launches exceeds; None of too few."""
+    if len(log_times) < LEAST_OF_P99:
+        return None
+    return exp(sorted(log_times)[ceil((1 - ABOVE) * len(log_times)) - 1])
+
+
+def _percentile(longest: Sequence[_Long], launches: int) -> float:
+    """Return the log time that one in a hundred launches exceeds, of which the longest ones are given."""
+    return longest[min(len(longest), launches - ceil((1 - ABOVE) * launches) + 1) - 1].time if longest else 0.0
