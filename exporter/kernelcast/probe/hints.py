@@ -22,6 +22,7 @@ from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import AnyTunable, TunableSet
 from kernelcast.probe.tuned.approved import SearchApprovals
 from kernelcast.probe.tuned.kept_values import KeptValues
+from kernelcast.probe.tuned.notes import CandidateNotes
 from kernelcast.probe.tuned.steps import FirstStep, StepSearch
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import EventError
@@ -52,6 +53,7 @@ class HintReceiver:
         self._outcomes = outcomes
         self._context = context
         self._checks = HintChecks(context)
+        self._notes = CandidateNotes(context.journal, context.code_version)
         self._lock = threading.Lock()
         self._seen = RecentIds(MAX_SEEN)
         # Accepted hints by tunable, until they take effect, expire or are withdrawn. A younger one replaces an older.
@@ -249,8 +251,7 @@ class HintReceiver:
         """Note that a trial on all ranks begins."""
         with self._lock:
             self._end_reason = ""
-            if journal := self._context.journal:
-                journal.begin(work.tunable, work.value, self._context.code_version)
+            self._notes.begin(work.tunable, work.value)
             hint = self._waiting.get(work.tunable)
             if hint is None or hint.hint_id != work.trial:
                 self._end_reason = NOT_WAITING
@@ -259,10 +260,9 @@ class HintReceiver:
         reason = f"tried on all ranks in turn with {work.old}, for at most {self._context.rules.maximum_new} steps"
         self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=work.value, previous=work.old)
 
-    def survived(self, tunable: AnyTunable, value: str) -> None:
-        """Note that a value has run a few launches, so it does not end the process."""
-        if journal := self._context.journal:
-            journal.survived(tunable.name, value, self._context.code_version)
+    def survived(self) -> None:
+        """Note that the value on trial has run a few launches, so it does not end the process."""
+        self._notes.no_harm()
 
     def trial_finished(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Report the end of a trial on all ranks, and remember it."""
@@ -340,8 +340,7 @@ class HintReceiver:
             tunable.put(hint.value)
             self._outcomes.add(hint, OutcomeState.APPLIED, "as asked", value=tunable.shown, previous=old)
             return
-        if self._context.journal:
-            self._context.journal.begin(tunable.name, hint.value, self._context.code_version)
+        self._notes.begin(tunable.name, hint.value)
         self._begin(hint, tunable, hint.value)
         reason = f"tried in turn with {old}, for at most {self._context.rules.maximum_new} steps"
         self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=hint.value, previous=old)
@@ -369,7 +368,7 @@ class HintReceiver:
             reason = running.pause(pause, self._context.clock()) or reason
         ended = running.end(reason) if reason else None if pause else running.boundary()
         if running.just_survived:
-            self.survived(running.tunable, running.value)
+            self.survived()
         if ended is not None:
             self._trial = None
             self._close(running, ended)
@@ -383,11 +382,9 @@ class HintReceiver:
     def _finish(self, hint: Hint | None, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Remember and report the end of a trial; count a rollback unless something else than the value ended it."""
         is_kept = ended.decision == Decision.KEPT.value
-        if journal := self._context.journal:
-            decision, version = Decision(ended.decision), self._context.code_version
-            by = hint.approved_by if hint else ""
-            facts: Any = {"reason": ended.reason, "ratio": ended.ratio, "approved_by": by}
-            journal.end(tunable.name, ended.value, decision, version, **facts)
+        by = hint.approved_by if hint else ""
+        decision = Decision(ended.decision)
+        self._notes.end(tunable.name, ended.value, decision, ended.reason, ratio=ended.ratio, approved_by=by)
         if not ended.outside:
             tunable.rollbacks = 0 if is_kept else tunable.rollbacks + 1
             tunable.rolled_back_ns = self._context.clock()

@@ -32,7 +32,7 @@ from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tunables import AnyTunable, Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.collective import FunctionSearches
-from kernelcast.probe.tuned.reports import SearchOutcome
+from kernelcast.probe.tuned.reports import SearchOutcome, into
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
 from kernelcast.probe.tuned.steps import FirstStep
 from kernelcast.tuning.journal import KeptConfiguration
@@ -114,6 +114,7 @@ class Probe:
             journal=self._journal,
         )
         self._outcomes = OutcomeQueue(settings.program, settings.rank, clock, self._wake)
+        self._add_search = into(self._outcomes)
         self._left = LeftOutcomes(self._journal.path, settings.rank, clock) if self._journal else None
         self._receiver = HintReceiver(self._tunables, self.recorder, self._outcomes, context)
         self._receiver.learned = self._learn
@@ -398,7 +399,7 @@ class Probe:
     def _report_search(self, outcome: SearchOutcome) -> None:
         if not self._silent or outcome.state is not OutcomeState.APPLIED:
             self.recorder.touch()  # a program that only searches has nothing else to report
-            self._outcomes.add_trial(outcome.trial_id, outcome.space, outcome.state, outcome.reason, **outcome.facts)
+            self._add_search(outcome)
 
     def _origin(self, devices: tuple[DeviceClaim, ...]) -> Origin:
         return Origin(devices[0].model_name if devices else "", self.settings.code_version)

@@ -43,11 +43,6 @@ class LocalTrial:
         self._begin_launch()
 
     @property
-    def value(self) -> str:
-        """The value tried."""
-        return self._followed.value
-
-    @property
     def just_survived(self) -> bool:
         """Whether the last step completed the first few of the value: it does not end the process."""
         return self._followed.survived

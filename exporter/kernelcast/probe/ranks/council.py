@@ -64,8 +64,8 @@ class CouncilMember(Protocol):
     def trial_began(self, work: Work) -> None:
         """Note that a trial of all ranks begins."""
 
-    def survived(self, tunable: AnyTunable, value: str) -> None:
-        """Note that a value has run a few launches."""
+    def survived(self) -> None:
+        """Note that the value on trial has run a few launches."""
 
     def trial_finished(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Note the end of a trial; its value is set already."""
@@ -192,8 +192,8 @@ class Council:
 
     def _end_launch(self, trial: FollowedTrial) -> None:
         trial.end_launch()
-        if trial.survived:
-            self._member.survived(trial.tunable, trial.value)
+        if trial.survived and not trial.is_exploring:
+            (self._searches if is_search(trial.trial) else self._member).survived()
 
     def _meet(self) -> Sequence[str]:
         """Exchange messages; returns those of all ranks."""

@@ -73,7 +73,7 @@ class SearchedShapes(Generic[Configuration_co]):
     ) -> None:
         self._terms = terms
         self._space = space
-        self._notes = CandidateNotes(journal, space.text, terms.code_version, terms.approved_by)
+        self._notes = CandidateNotes(journal, terms.code_version, space.text, terms.approved_by)
         self._stopped = stopped
         self._clock = clock or perf_counter
         accounts = accounts or CallAccounts()
