@@ -9,6 +9,7 @@ torchrun.
 
 import argparse
 import os
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,15 +19,6 @@ from kernelcast import probe
 
 BATCHES = 20
 FEATURES = 256
-
-
-def agree(proposal: str | None) -> str | None:
-    """Give every rank the proposal of rank 0: the batch size must be the same everywhere."""
-    if not dist.is_initialized():
-        return proposal
-    proposals = [proposal]
-    dist.broadcast_object_list(proposals, src=0)
-    return proposals[0]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -40,7 +32,9 @@ def main(arguments: list[str] | None = None) -> None:
     if "RANK" in os.environ:
         dist.init_process_group()
     probe.start("pytorch-training", source="" if on_gpu else "cpu")
-    batch_size = probe.tunable("batch_size", [32, 64, 128], 64, scope="collective", granularity="epoch", agree=agree)
+    # The batch size must be the same everywhere, so the ranks change it together.
+    together: dict[str, Any] = {"scope": "collective", "group": dist.group.WORLD} if dist.is_initialized() else {}
+    batch_size = probe.tunable("batch_size", [32, 64, 128], 64, granularity="epoch", **together)
     model = nn.Sequential(nn.Linear(FEATURES, 512), nn.ReLU(), nn.Linear(512, 1)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loss = torch.zeros(())

@@ -83,8 +83,6 @@ def main() -> None:
         group, other = OneRank(), OneRank()
         together = probe_in(folder)
         batch = together.tunable("batch", [1, 2], 1, Terms("collective", group=group))
-        agreeing = probe_in(folder)
-        agreeing.tunable("batch", [1, 2], 1, Terms("collective", agree=lambda proposal: proposal))
         spaces = probe_in(folder)
         size = spaces.space("size", {"size": [1, 2]}, start={"size": 1}, terms=SpaceTerms("step", "collective", other))
         rows = {
@@ -92,7 +90,6 @@ def main() -> None:
             "step()": nanoseconds(plain.step),
             "step(), a local tunable": nanoseconds(local.step),
             "step(), a collective tunable with a group": nanoseconds(together.step),
-            "step(), a collective tunable with agree": nanoseconds(agreeing.step),
             ".value of a local tunable": nanoseconds(lambda: block.value),
             ".value of a collective tunable": nanoseconds(lambda: batch.value),
             "attribute of a collective space": nanoseconds(lambda: size.size),

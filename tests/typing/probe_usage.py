@@ -39,14 +39,6 @@ def tuned() -> None:
     assert_type(probe.tunable("layout", ["nchw", "nhwc"], "nhwc", granularity="restart").value, str)
 
 
-def agreed() -> None:
-    def ask_rank_0(proposal: str | None) -> str | None:
-        return proposal
-
-    agree: probe.Agreement = ask_rank_0
-    assert_type(probe.tunable("tile", [1, 2], 1, scope="collective", agree=agree).value, int)
-
-
 class Communicator:
     def all_gather(self, text: str) -> list[str]:
         return [text]

@@ -30,13 +30,12 @@ if TYPE_CHECKING:
     from kernelcast.probe.adapters.triton_kernels import triton_autotune
     from kernelcast.probe.probe import Probe
     from kernelcast.probe.recording.regions import region
-    from kernelcast.probe.tunables import Agreement, Tunable
+    from kernelcast.probe.tunables import Tunable
     from kernelcast.probe.tuned.checks import close, finite
     from kernelcast.probe.tuned.space import ProgramSpace
     from kernelcast.wire.frames import DeviceClaim
 
 __all__ = [
-    "Agreement",
     "DeviceClaim",
     "Probe",
     "ProgramSpace",
@@ -65,7 +64,6 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Agreement": "kernelcast.probe.tunables",
     "DeviceClaim": "kernelcast.wire.frames",
     "Probe": "kernelcast.probe.probe",
     "ProgramSpace": "kernelcast.probe.tuned.space",

@@ -20,7 +20,7 @@ GROUPS: Final = MappingProxyType(
     {
         "Start and stop": ("start", "stop", "Probe", "DeviceClaim"),
         "Measure": ("region", "step", "data", "observe", "count", "copy", "sync"),
-        "Tune": ("tunable", "Tunable", "Agreement", "space", "ProgramSpace", "close", "finite"),
+        "Tune": ("tunable", "Tunable", "space", "ProgramSpace", "close", "finite"),
         "Tune with a framework": (
             "keywords",
             "cupy_kernel",

@@ -14,14 +14,15 @@ from typing import Any, Final
 
 from kernelcast.probe.conditions.checks import OFF, SWITCH, HintChecks, HintContext, at_its_boundary, stale
 from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.ranks.alone import LocalTrial
 from kernelcast.probe.ranks.councils import Councils
 from kernelcast.probe.ranks.leading import APPLIED
-from kernelcast.probe.ranks.messages import Ended, Offer, Work, ended_alone, is_search, report_end
+from kernelcast.probe.ranks.messages import Ended, Offer, Work, is_search, report_end
 from kernelcast.probe.recording.recorder import Recorder
-from kernelcast.probe.trial import RunningTrial, Trial, TrialResult
 from kernelcast.probe.tunables import AnyTunable, TunableSet
 from kernelcast.probe.tuned.approved import SearchApprovals
 from kernelcast.probe.tuned.kept_values import KeptValues
+from kernelcast.probe.tuned.notes import CandidateNotes
 from kernelcast.probe.tuned.steps import FirstStep, StepSearch
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import EventError
@@ -52,12 +53,13 @@ class HintReceiver:
         self._outcomes = outcomes
         self._context = context
         self._checks = HintChecks(context)
+        self._notes = CandidateNotes(context.journal, context.code_version)
         self._lock = threading.Lock()
         self._seen = RecentIds(MAX_SEEN)
         # Accepted hints by tunable, until they take effect, expire or are withdrawn. A younger one replaces an older.
         self._waiting: dict[str, Hint] = {}
         # The open trial of a tunable of this process alone.
-        self._trial: RunningTrial | None = None
+        self._trial: LocalTrial | None = None
         self._collective_hint: Hint | None = None
         """The hint that is being tried on all ranks."""
         # Why no trial may begin (`stop`), and why the open one ends at its next boundary; empty without a reason.
@@ -106,7 +108,7 @@ class HintReceiver:
                     del self._waiting[name]
                     reason = self._context.stop_file.reason(now=True) or "it was withdrawn"
                     self._refuse(hint, reason, OutcomeState.REJECTED)
-            tried = self._trial.trial.hint if self._trial is not None else self._collective_hint
+            tried = self._trial.hint if self._trial is not None else self._collective_hint
             if tried is not None and tried.key == key:
                 self._end_reason = "its hint was withdrawn"
 
@@ -130,7 +132,7 @@ class HintReceiver:
         """End an open trial without a decision, because the program ends."""
         running, self._trial = self._trial, None
         if running is not None:
-            self._close(running.trial, running.end(Decision.INCONCLUSIVE, "the program ended"))
+            self._close(running, running.end("the program ended"))
         self.councils.close("the program ended")
         for search in self._searches:
             search.close("the program ended")
@@ -140,7 +142,7 @@ class HintReceiver:
         self._lock = threading.Lock()  # a thread of the parent may hold the other one
         running, self._trial = self._trial, None
         if running is not None:
-            running.trial.tunable.set_for_trial(running.trial.old)
+            running.tunable.set_for_trial(running.old)
         for council in self.councils.all:
             council.forked()
         for search in self._searches:
@@ -184,7 +186,8 @@ class HintReceiver:
                     self._apply(hint, waiter)
             for value in self.kept_values.due:
                 if at_its_boundary(value.tunable, epoch=epoch) and self._may_try() and not self.stopped():
-                    self._begin(self.kept_values.check(value))
+                    self.kept_values.check_begins(value)
+                    self._begin(None, value.tunable, value.start)
 
     def add_step_search(self, search: StepSearch) -> None:
         """Call a search at each step from now on, a `FirstStep` until it has run."""
@@ -248,21 +251,18 @@ class HintReceiver:
         """Note that a trial on all ranks begins."""
         with self._lock:
             self._end_reason = ""
-            if journal := self._context.journal:
-                journal.begin(work.tunable, work.value, self._context.code_version)
+            self._notes.begin(work.tunable, work.value)
             hint = self._waiting.get(work.tunable)
             if hint is None or hint.hint_id != work.trial:
-                # Without an id another rank alone has the hint, where the ranks agree on values.
-                self._end_reason = NOT_WAITING if work.trial else ""
+                self._end_reason = NOT_WAITING
                 return
             self._collective_hint = self._waiting.pop(work.tunable)
         reason = f"tried on all ranks in turn with {work.old}, for at most {self._context.rules.maximum_new} steps"
         self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=work.value, previous=work.old)
 
-    def survived(self, tunable: AnyTunable, value: str) -> None:
-        """Note that a value has run a few launches, so it does not end the process."""
-        if journal := self._context.journal:
-            journal.survived(tunable.name, value, self._context.code_version)
+    def survived(self) -> None:
+        """Note that the value on trial has run a few launches, so it does not end the process."""
+        self._notes.no_harm()
 
     def trial_finished(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Report the end of a trial on all ranks, and remember it."""
@@ -340,9 +340,8 @@ class HintReceiver:
             tunable.put(hint.value)
             self._outcomes.add(hint, OutcomeState.APPLIED, "as asked", value=tunable.shown, previous=old)
             return
-        if self._context.journal:
-            self._context.journal.begin(tunable.name, hint.value, self._context.code_version)
-        self._begin(Trial(hint, tunable, old, hint.value))
+        self._notes.begin(tunable.name, hint.value)
+        self._begin(hint, tunable, hint.value)
         reason = f"tried in turn with {old}, for at most {self._context.rules.maximum_new} steps"
         self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=hint.value, previous=old)
 
@@ -351,53 +350,41 @@ class HintReceiver:
         spent = spends and context.budget.exhausted
         return not (self.busy() or self.councils.reason or context.pauses.reason() or spent)
 
-    def _begin(self, trial: Trial) -> None:
-        context, self._end_reason = self._context, ""
-        self._trial = RunningTrial(trial, self._recorder, context.rules, context.seed, context.step_clock)
+    def _begin(self, hint: Hint | None, tunable: AnyTunable, value: str) -> None:
+        self._end_reason = ""
+        self._trial = LocalTrial(hint, tunable, value, self._recorder, self._context)
 
-    def _continue_trial(self, running: RunningTrial, *, epoch: bool, items: float) -> None:
+    def _continue_trial(self, running: LocalTrial, *, epoch: bool, items: float) -> None:
         running.step_ended(items)
-        if not at_its_boundary(running.trial.tunable, epoch=epoch):
+        if not at_its_boundary(running.tunable, epoch=epoch):
             return
         pauses = self._context.pauses
         # An epoch is compared as a whole: most programs write a checkpoint at each one's end.
-        by_epoch = running.trial.tunable.terms.granularity == "epoch"
+        by_epoch = running.tunable.terms.granularity == "epoch"
         pause = pauses.reason() if by_epoch else pauses.at_boundary()
         # An order to stop withdraws hints, too: the order is the better reason.
         reason = self._context.stop_file.reason(now=bool(self._end_reason)) or self._end_reason
-        if pause and not reason:
-            reason = running.pause(pause, self._context.clock())
-        if reason:
-            if not pause:
-                running.interrupt()
-                running.spend(self._context.budget)
-            result: TrialResult | None = running.end(Decision.INCONCLUSIVE, reason)
-        elif pause:
-            return
-        else:
-            result = running.boundary()
-            running.spend(self._context.budget)
+        if pause:
+            reason = running.pause(pause, self._context.clock()) or reason
+        ended = running.end(reason) if reason else None if pause else running.boundary()
         if running.just_survived:
-            self.survived(running.trial.tunable, running.trial.new)
-        if result is not None:
+            self.survived()
+        if ended is not None:
             self._trial = None
-            self._close(running.trial, result, ended_from_outside=bool(reason))
+            self._close(running, ended)
 
-    def _close(self, trial: Trial, result: TrialResult, *, ended_from_outside: bool = False) -> None:
-        if trial.hint is not None:
-            ended = ended_alone(trial, result, outside=ended_from_outside)
-            self._finish(trial.hint, trial.tunable, ended, trial.old)
+    def _close(self, running: LocalTrial, ended: Ended) -> None:
+        if running.hint is not None:
+            self._finish(running.hint, running.tunable, ended, running.old)
         else:
-            self.kept_values.checked(trial, result.verdict, outside=ended_from_outside)
+            self.kept_values.checked(running.tunable, running.old, ended, outside=ended.outside)
 
     def _finish(self, hint: Hint | None, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Remember and report the end of a trial; count a rollback unless something else than the value ended it."""
         is_kept = ended.decision == Decision.KEPT.value
-        if journal := self._context.journal:
-            decision, version = Decision(ended.decision), self._context.code_version
-            by = hint.approved_by if hint else ""
-            facts: Any = {"reason": ended.reason, "ratio": ended.ratio, "approved_by": by}
-            journal.end(tunable.name, ended.value, decision, version, **facts)
+        by = hint.approved_by if hint else ""
+        decision = Decision(ended.decision)
+        self._notes.end(tunable.name, ended.value, decision, ended.reason, ratio=ended.ratio, approved_by=by)
         if not ended.outside:
             tunable.rollbacks = 0 if is_kept else tunable.rollbacks + 1
             tunable.rolled_back_ns = self._context.clock()

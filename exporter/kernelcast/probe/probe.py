@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
+from kernelcast.probe.given_values import given_configurations
 from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.methods.environment import MethodEnvironment
 from kernelcast.probe.methods.selection import CUPTI_SWITCH, FRAMEWORKS, METHODS, MethodSelection
@@ -31,7 +32,7 @@ from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tunables import AnyTunable, Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.collective import FunctionSearches
-from kernelcast.probe.tuned.reports import SearchOutcome
+from kernelcast.probe.tuned.reports import SearchOutcome, into
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
 from kernelcast.probe.tuned.steps import FirstStep
 from kernelcast.tuning.journal import KeptConfiguration
@@ -99,7 +100,8 @@ class Probe:
         self._tuning_at_end: tuple[TuningResult, ...] | None = None
         self._elsewhere: dict[str, Experience] = {}
         folder = settings.state_directory
-        self._journal = memory(Path(folder), settings.program, self._claims, clock) if folder else None
+        given = given_configurations(environ, settings.program, self._claims, remembers=bool(folder))
+        self._journal = memory(Path(folder), settings.program, self._claims, clock, given) if folder else None
         folders = (str(Path(settings.socket_path).parent), folder)
         context = HintContext(
             settings.program,
@@ -115,6 +117,7 @@ class Probe:
             journal=self._journal,
         )
         self._outcomes = OutcomeQueue(settings.program, settings.rank, clock, self._wake)
+        self._add_search = into(self._outcomes)
         self._left = LeftOutcomes(self._journal.path, settings.rank, clock) if self._journal else None
         self._receiver = HintReceiver(self._tunables, self.recorder, self._outcomes, context)
         self._receiver.learned = self._learn
@@ -356,14 +359,20 @@ class Probe:
             self._receiver.kept_values.restored(tunable, start, restored)
 
     def _restored(self, tunable: AnyTunable) -> KeptConfiguration | None:
-        """Return the value that this node kept before for this code version, unless hints are switched off.
+        """Return the value that was kept before for this code version, unless hints are switched off.
 
         One that changes results counts only if a person had approved it.
         """
-        kept = self._journal.last_kept(tunable.name, self.settings.code_version) if self._journal else None
-        if kept is None or kept.config not in tunable.allowed or self._receiver.stopped():
+        if self._journal is None or self._receiver.stopped():
             return None
-        return kept if kept.approved_by or not tunable.terms.needs_approval else None
+
+        def unfit(kept: KeptConfiguration) -> str:
+            if kept.config not in tunable.allowed:
+                return f"{tunable.name} allows {', '.join(tunable.allowed)}"
+            needs = tunable.terms.needs_approval and not kept.approved_by
+            return "it changes results, and no person approved it" if needs else ""
+
+        return self._journal.last_kept(tunable.name, self.settings.code_version, unfit)
 
     def _at_boundary(self, items: float, *, epoch: bool) -> None:
         self._stepping_thread = get_ident()
@@ -407,7 +416,7 @@ class Probe:
     def _report_search(self, outcome: SearchOutcome) -> None:
         if not self._silent or outcome.state is not OutcomeState.APPLIED:
             self.recorder.touch()  # a program that only searches has nothing else to report
-            self._outcomes.add_trial(outcome.trial_id, outcome.space, outcome.state, outcome.reason, **outcome.facts)
+            self._add_search(outcome)
 
     def _origin(self, devices: tuple[DeviceClaim, ...]) -> Origin:
         return Origin(devices[0].model_name if devices else "", self.settings.code_version)

@@ -1,7 +1,7 @@
 """Tunables: parameters of a program that hints may change, each with a name, allowed values and a present value."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -15,15 +15,6 @@ from kernelcast.wire.tuning.approvals import changes_results
 Plain = int | float | str
 Value = TypeVar("Value", bound=Plain)
 Value_co = TypeVar("Value_co", bound=Plain, covariant=True)
-Agreement = Callable[[str | None], str | None]
-"""A function that every rank calls at the same step, with its own proposal as text, or None if it has none.
-
-It returns the value that all ranks agree on, the same on every rank, or None to keep the old value. A broadcast of the
-proposal of rank 0 is enough. The ranks call it twice at steps 1, 2, 4 and so on up to 64, then at every 64th; of a
-tunable that changes at epochs, twice at each epoch. If it
-raises within a second, it is called again with None, because other ranks wait in it: so it must not raise on one rank
-alone after that rank has communicated."""
-
 SCOPES: Final = ("local", "collective")
 GRANULARITIES: Final = ("call", "step", "epoch", "restart")
 # Bounds of a process's announcement, which is one frame; `TunableSet.add` checks its size as well.
@@ -42,9 +33,8 @@ class Terms:
             (`step(epoch=True)`), or only by a `restart`.
         kind: Kind of parameter, which rules can match: `block_size`, `generic`, …
         kernels: Signatures of the affected kernels, as given to `observe`; empty for all.
-        agree: Makes all ranks agree on a value.
-        group: Lets the ranks exchange texts: see `kernelcast.probe.ranks.group`. Without it and `agree` a collective
-            tunable rejects every hint.
+        group: Lets the ranks exchange texts: see `kernelcast.probe.ranks.group`. Without it a collective tunable
+            rejects every hint.
         changes_results: Whether another value changes the program's results; None decides by the kind.
         worst, settle, run_seconds, objective: As of `Rules`; None for the usual ones.
     """
@@ -53,7 +43,6 @@ class Terms:
     granularity: str = "step"
     kind: str = "generic"
     kernels: tuple[str, ...] = ()
-    agree: Agreement | None = None
     group: Any = None
     changes_results: bool | None = None
     worst: float | None = None

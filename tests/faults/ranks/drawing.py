@@ -32,7 +32,7 @@ class Schedule:
     """A job with its faults.
 
     Attributes:
-        group: `all_gather`, `broadcast` or `agree`.
+        group: `all_gather` or `broadcast`.
         coupled: Whether every step communicates, as distributed training does: a rank that meets at another step
             than the others then hangs the job.
         gain: Of the hinted value.
@@ -67,7 +67,7 @@ class Schedule:
             if kind == "stop" and random.random() < 0.5:
                 faults.append(Fault("resume", rank, step + random.randrange(1, 60)))
         late = random.random() < 0.8
-        group = random.choice(("all_gather", "all_gather", "broadcast", "agree"))
+        group = random.choice(("all_gather", "broadcast"))
         return cls(
             group,
             random.random() < 0.6,
@@ -76,7 +76,7 @@ class Schedule:
             tuple(random.randrange(60) if late or rank else -1 for rank in range(RANKS)),
             tuple(sorted(random.sample(range(RANKS), random.randrange(RANKS)))),
             tuple(faults),
-            group != "agree" and random.random() < 0.5,
+            random.random() < 0.5,
             Services.drawn(seed, STEPS) if random.random() < 0.5 else None,
         )
 

@@ -3,7 +3,7 @@
 Faults: a rank that is killed, errors of the program's group before and after an exchange, hints that come late or reach
 some ranks only, hints that are withdrawn, orders to stop, ranks that end early, configurations that fail on another
 node; in half of the jobs also SIGKILLs of Kafka, the predictor and the exporters, see `services`. In half of the jobs
-whose ranks exchange texts, they search a collective space besides.
+the ranks search a collective space besides.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,10 +51,8 @@ class FaultyGroup:
         self.steps: list[int] = []
         if kind == "all_gather":
             self.all_gather = self._gather
-        elif kind == "broadcast":
-            self.broadcast = self._broadcast
         else:
-            self.agree = self._agree
+            self.broadcast = self._broadcast
 
     def _gather(self, text: str) -> list[str]:
         number = self.exchanges
@@ -70,9 +68,6 @@ class FaultyGroup:
 
     def _broadcast(self, text: str, root: int) -> str:
         return self._gather(text)[root]
-
-    def _agree(self, proposal: str | None) -> str | None:
-        return self._gather("" if proposal is None else f"={proposal}")[0][1:] or None
 
 
 class FailingSearch(Sweep):
@@ -232,7 +227,7 @@ class Run:
         if len({program.batch.kept for program in alive}) > 1 and not self._missed_at_the_end():
             self.findings.append(f"kept values differ in the end: {[program.batch.kept for program in alive]}")
         served = self.schedule.services is not None
-        partial = self.schedule.group != "agree" and len(self.schedule.some) < RANKS and not served
+        partial = len(self.schedule.some) < RANKS and not served
         if partial and any(64 in program.values for program in self.programs):
             self.findings.append("a hint that reached some ranks only took effect")
 
@@ -267,21 +262,18 @@ class Run:
             self.findings.append(f"ranks {late} ran {BANNED} after rank {fault.rank} knew at {fault.at} that it fails")
 
     def _explained(self, step: int) -> bool:
-        """Whether a rank missed a message at most two meetings before a step.
-
-        A rank that has missed the beginning of a trial from a function `agree` does not know of it until its end.
-        """
+        """Whether a rank missed a message at most two meetings before a step."""
         for fault in self.schedule.faults:
             steps = self.groups[fault.rank].steps
             if fault.kind == "after" and fault.at < len(steps) and steps[fault.at] <= step:
                 meetings = {one for one in steps if steps[fault.at] < one <= step}
-                if len(meetings) <= 2 or self.schedule.group == "agree":
+                if len(meetings) <= 2:
                     return True
         return False
 
     def _missed_at_the_end(self) -> bool:
         """Whether a rank missed a message less than two meetings before the end."""
-        calls = {"all_gather": 1, "agree": 2, "broadcast": RANKS}[self.schedule.group]
+        calls = {"all_gather": 1, "broadcast": RANKS}[self.schedule.group]
         faults = [fault for fault in self.schedule.faults if fault.kind == "after"]
         return any(fault.at >= self.groups[fault.rank].exchanges - 2 * calls for fault in faults)
 

@@ -90,23 +90,9 @@ class RankGroup:
         self.before()
         return self.meetings.gather(self.rank, text)
 
-    def agree(self, proposal: str | None) -> str | None:
-        """A broadcast of the first rank's proposal, as users write it."""
-        self.calls += 1
-        self.before()
-        texts = self.meetings.gather(self.rank, "" if proposal is None else f"={proposal}")
-        return texts[0][1:] or None
-
 
 QUICK = Rules(maximum_new=130, worst=1.2, short_launches=1, slot_launches=1, look_launches=0)
 """Trials of steps without long ones, so that few decide."""
-
-
-class AgreeOnly:
-    """A group that has `agree` and nothing else."""
-
-    def __init__(self, group: RankGroup) -> None:
-        self.agree = group.agree
 
 
 class RankProgram:
@@ -236,14 +222,11 @@ class Job:
             raise self.errors[0]
 
 
-def job_of(ranks: int, *, agree_only: bool = False, **terms: Any) -> tuple[Job, Meetings]:
+def job_of(ranks: int, **terms: Any) -> tuple[Job, Meetings]:
     """Make a job whose ranks share a collective tunable; they register it when they run."""
     meetings = Meetings(ranks)
     groups = [meetings.of(rank) for rank in range(ranks)]
-    programs = [
-        RankProgram(rank, Terms(scope="collective", group=AgreeOnly(group) if agree_only else group, **terms))
-        for rank, group in enumerate(groups)
-    ]
+    programs = [RankProgram(rank, Terms(scope="collective", group=group, **terms)) for rank, group in enumerate(groups)]
     for program, group in zip(programs, groups, strict=True):
         program.group = group  # type: ignore[attr-defined]
     return Job(programs), meetings

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 from tests.support.runtime.kafka_record import Record
@@ -33,6 +34,21 @@ def test_the_export_of_a_search_has_the_device_model_and_code_version_of_its_out
     known.add(Record((OUTCOMES.name, 0, 0), encode_event(to_event(kept, source="/a", time_ns=0)), 1))
     (row,) = kept_rows(known)
     assert (row["device_model"], row["code_version"]) == ("H200", "v2")
+
+
+def test_an_export_has_no_value_that_was_taken_back_since() -> None:
+    """Given to `KERNELCAST_SET`, it would be in force on every node."""
+    known = KnownHints()
+    kept = Outcome("search-1", "train", "block", OutcomeState.KEPT, value="128", previous="48", hostname="a")
+    checked = replace(
+        kept, hint_id="search-2", state=OutcomeState.ROLLED_BACK, value="48", previous="128", candidate="128"
+    )
+    again = replace(kept, hint_id="search-3")
+    for offset, one in enumerate((kept, replace(kept, hint_id="search-4", hostname="b"), checked)):
+        known.add(Record((OUTCOMES.name, 0, offset), encode_event(to_event(one, source="/a", time_ns=0)), offset + 1))
+    assert [row["hostname"] for row in kept_rows(known)] == ["b"]
+    known.add(Record((OUTCOMES.name, 0, 9), encode_event(to_event(again, source="/a", time_ns=0)), 9))
+    assert [row["hint_id"] for row in kept_rows(known)] == ["search-3", "search-4"]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from tests.unit.probe.test_probe_hints import KERNEL, Program
 
 from kernelcast.probe.conditions.pauses import PauseChecks
+from kernelcast.probe.ranks.alone import LONGEST_PAUSE_NS
 from kernelcast.probe.recording.regions import region
-from kernelcast.probe.trial import LONGEST_PAUSE_NS
 from kernelcast.probe.tunables import Terms
 from kernelcast.probe.tuned.calls import TunedCalls
 from kernelcast.probe.tuned.terms import CallTerms

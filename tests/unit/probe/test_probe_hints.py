@@ -11,7 +11,7 @@ from kernelcast.probe.conditions.stop_file import StopFile
 from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.outcomes import MAX_KEPT, OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
-from kernelcast.probe.tunables import Agreement, Terms, Tunable, TunableSet
+from kernelcast.probe.tunables import Terms, Tunable, TunableSet
 from kernelcast.tuning.journal import Journal, JournalProcess
 from kernelcast.wire.cloudevents import NANOSECONDS
 from kernelcast.wire.events import Hint, HintMode, Outcome, OutcomeState, outcome_from, to_event, withdrawal
@@ -135,7 +135,7 @@ def test_a_value_twice_as_slow_runs_three_steps_at_most(times_as_slow: int) -> N
 
 
 def test_a_trial_whose_times_never_come_ends_without_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelcast.probe.trial.PATIENCE_NS", 0)
+    monkeypatch.setattr("kernelcast.probe.ranks.pooled.PATIENCE_NS", 0)
     program = Program()
     program.hear()
     program.step(200)
@@ -461,97 +461,21 @@ def test_a_collective_tunable_without_agreement_takes_no_hint() -> None:
     assert program.block.value == 48
 
 
-def test_all_ranks_change_at_the_step_at_which_they_agree() -> None:
-    votes: list[str | None] = []
-    programs: list[Program] = []
+class GoneGroup:
+    """A group in which a rank is gone."""
 
-    def agree_on(rank: int) -> Agreement:
-        return lambda proposal: _broadcast_of_first(votes, rank, proposal)
-
-    programs = [Program(Terms(scope="collective", agree=agree_on(rank))) for rank in range(3)]
-    programs[0].hear(mode=HintMode.APPLY)
-    for program in programs:
-        program.step()
-    assert [program.block.value for program in programs] == [128, 128, 128]
-    assert programs[0].states() == [OutcomeState.RECEIVED, OutcomeState.APPLIED]
-
-
-def _broadcast_of_first(votes: list[str | None], rank: int, proposal: str | None) -> str | None:
-    if rank == 0:
-        votes.append(proposal)
-    return votes[-1]
-
-
-def test_an_agreement_that_fails_does_not_reach_the_program() -> None:
-    def fail(_: str | None) -> str | None:
+    def all_gather(self, text: str) -> list[str]:
+        del text
         raise RuntimeError("a rank is gone")
 
-    program = Program(Terms(scope="collective", agree=fail))
+
+def test_a_group_that_fails_does_not_reach_the_program() -> None:
+    program = Program(Terms(scope="collective", group=GoneGroup()))
     program.hear(mode=HintMode.APPLY)
     program.step(3)
     assert program.states() == [OutcomeState.RECEIVED]
     program.now_ns += 601 * NANOSECONDS
     program.step(3)
-    assert program.states() == [OutcomeState.EXPIRED]
-    assert program.block.value == 48
-
-
-def test_a_rank_whose_agreement_failed_takes_part_without_a_proposal() -> None:
-    """Review: it left the meetings, its peer waited until the group's timeout, and both died."""
-    calls = []
-
-    def fail_once(proposal: str | None) -> str | None:
-        calls.append(proposal)
-        if len(calls) == 1:
-            raise RuntimeError("interrupted")
-        return "64"
-
-    program = Program(Terms(scope="collective", agree=fail_once))
-    program.hear(mode=HintMode.APPLY)
-    program.step()
-    assert calls[:2] == ["128", None]
-    assert program.block.value == 64
-
-
-def test_an_error_of_communication_is_not_answered_by_another_call() -> None:
-    calls = []
-
-    def fail(proposal: str | None) -> str | None:
-        calls.append(proposal)
-        raise ConnectionResetError("a rank is gone")
-
-    program = Program(Terms(scope="collective", agree=fail))
-    program.step()
-    assert len(calls) == 2  # one for the value, one for whether it is in force at once
-    program.step(6)
-    assert len(calls) == 6
-
-
-def test_the_ranks_do_not_meet_at_ordinary_steps() -> None:
-    """Review: `agree` ran at every step: 2.6 ms of 7.5 ms, two ranks over gloo."""
-    steps, present = [], [0]
-
-    def agree(_: str | None) -> None:
-        steps.append(present[0])
-
-    program = Program(Terms(scope="collective", agree=agree))
-    for step in range(1, 257):
-        present[0] = step
-        program.step()
-    assert sorted(set(steps)) == [1, 2, 4, 8, 16, 32, 64, 128, 192, 256]
-
-
-def test_the_ranks_of_an_epoch_tunable_meet_at_each_epoch() -> None:
-    proposals: list[str | None] = []
-    program = Program(Terms(scope="collective", granularity="epoch", agree=proposals.append))
-    for step in range(12):
-        program.step(epoch=step % 4 == 3)
-    assert len(proposals) == 2 * 3
-
-
-def test_an_agreement_on_a_value_that_is_not_allowed_changes_nothing() -> None:
-    program = Program(Terms(scope="collective", agree=lambda _: "77"))
-    program.step()
     assert program.block.value == 48
 
 

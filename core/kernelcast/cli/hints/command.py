@@ -142,7 +142,10 @@ def export_command(
     ] = None,
     options: KafkaOptions,
 ) -> None:
-    """Write kept values with their measured gains, or approved ones that wait to be rolled out; the newest first."""
+    """Write kept values with their measured gains, or approved ones that wait to be rolled out; the newest first.
+
+    A program that is started with KERNELCAST_SET=@FILE begins with the kept values in a file of this output.
+    """
     known = read_known(options.settings("hints"), HINTS, OUTCOMES, ORDERS)
     rows = [
         row

@@ -6,12 +6,12 @@ import platform
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kernelcast.cli.hints.known import HintRecord, KnownHints
+from kernelcast.cli.hints.known import HintRecord, KnownHints, TimedOutcome
 from kernelcast.cli.hints.sentences import moment
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import ConfigurationError, EventError
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, outcome_from, to_event
-from kernelcast.wire.tuning.approvals import RESTART
+from kernelcast.wire.tuning.approvals import RESTART, ApprovalState
 
 DECIDED: Final = (OutcomeState.KEPT, OutcomeState.ROLLED_BACK)
 """States after which an approved hint no longer waits for its roll-out."""
@@ -20,29 +20,50 @@ MAX_REASON_CHARACTERS: Final = 200
 FIELDS: Final = (
     "hint_id", "time", "program", "rank", "hostname", "uuid", "device_model", "code_version", "tunable", "value",
     "previous", "measured_ratio", "interval_low", "interval_high", "gain_ratio", "pairs", "step_time_ratio",
-    "device_time_ratio", "rules", "granularity",
+    "device_time_ratio", "rules", "granularity", "approved_by",
 )  # fmt: skip
 """Names of the fields of a row."""
 
 
 def kept_rows(known: KnownHints) -> list[dict[str, Any]]:
-    """Return the kept outcomes with their gains, one row for each process; `FIELDS` are the names."""
+    """Return the kept outcomes with their gains, one row for each process, the newest first; `FIELDS` are the names.
+
+    A value that its process has taken back since is left out, so that the rows can be given to `KERNELCAST_SET`.
+    """
+    answers = [(record, one) for record in known.newest_first() for one in record.newest()]
+    taken_back = {
+        _place(one, one.outcome.previous): one.time_ns
+        for _, one in sorted(answers, key=lambda answer: answer[1].time_ns)
+        if one.outcome.state is OutcomeState.ROLLED_BACK and one.outcome.previous != one.outcome.value
+    }
     rows: list[dict[str, Any]] = []
-    for record in known.newest_first():
-        for one in record.newest():
-            outcome = one.outcome
-            if outcome.state is OutcomeState.KEPT:
-                low, high = outcome.measured_interval or (None, None)
-                ratio = outcome.measured_ratio
-                found = {
-                    "time": moment(one.time_ns),
-                    "interval_low": low,
-                    "interval_high": high,
-                    "gain_ratio": None if ratio is None else 1 - ratio,
-                    "rules": record.rules,
-                }
-                rows.append({name: found[name] if name in found else getattr(outcome, name) for name in FIELDS})
+    for record, one in sorted(answers, key=lambda answer: -answer[1].time_ns):
+        outcome = one.outcome
+        if outcome.state is OutcomeState.KEPT and taken_back.get(_place(one, outcome.value), -1) < one.time_ns:
+            low, high = outcome.measured_interval or (None, None)
+            ratio = outcome.measured_ratio
+            found = {
+                "time": moment(one.time_ns),
+                "interval_low": low,
+                "interval_high": high,
+                "gain_ratio": None if ratio is None else 1 - ratio,
+                "rules": record.rules,
+                "approved_by": _approver(record),
+            }
+            rows.append({name: found[name] if name in found else getattr(outcome, name) for name in FIELDS})
     return rows
+
+
+def _approver(record: HintRecord) -> str:
+    return (
+        (record.approval.by or "a person")
+        if record.approval_state is ApprovalState.APPROVED and record.approval
+        else ""
+    )
+
+
+def _place(one: TimedOutcome, value: str) -> tuple[tuple[str, str, str], str, str, str]:
+    return one.where, one.outcome.program, one.outcome.tunable, value
 
 
 def approved_rows(known: KnownHints, now_ns: int) -> list[dict[str, Any]]:

@@ -1,5 +1,12 @@
 """A journal of the configurations that a node has tried or kept; a program reads it at its next start."""
 
-from kernelcast.tuning.journal.journal import Journal, JournalMachine, JournalProcess, KeptConfiguration, this_process
+from kernelcast.tuning.journal.journal import (
+    GivenKept,
+    Journal,
+    JournalMachine,
+    JournalProcess,
+    KeptConfiguration,
+    this_process,
+)
 
-__all__ = ["Journal", "JournalMachine", "JournalProcess", "KeptConfiguration", "this_process"]
+__all__ = ["GivenKept", "Journal", "JournalMachine", "JournalProcess", "KeptConfiguration", "this_process"]

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import lines
@@ -92,6 +92,25 @@ class KeptConfiguration:
     approved_by: str = ""
 
 
+def no_reason(_kept: KeptConfiguration) -> str:
+    """Let every configuration be in force."""
+    return ""
+
+
+class GivenKept(Protocol):
+    """Configurations that another node has kept, and that whoever started the program has given it."""
+
+    def find(self, space: str, code_version: str) -> KeptConfiguration | None:
+        """Return that of a space for this program and machine; None without one."""
+
+    def refused(self, space: str, config: str, reason: str) -> None:
+        """Note why one is not in force."""
+
+
+AGAINST: Final = (Decision.ROLLED_BACK.value, Decision.FAILED.value, "taken_back")
+"""States of a configuration that this node has tried and does not keep."""
+
+
 class Journal:
     """Reads and writes the journal of one program. No method raises; what cannot be written is lost with the process.
 
@@ -107,13 +126,14 @@ class Journal:
         clock: Unix seconds.
         running: Whether a process still runs.
         machine: The machine; None knows neither its device nor its driver.
+        given: Configurations of another node; those of this journal precede them.
 
     Attributes:
         driver: Version of the driver; empty where it is not known.
         failures: Reads and writes that failed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the parts of the process
         self,
         directory: Path,
         program: str,
@@ -121,7 +141,10 @@ class Journal:
         clock: Callable[[], float] = time.time,
         running: Callable[[JournalProcess], bool] | None = None,
         machine: JournalMachine | None = None,
+        *,
+        given: GivenKept | None = None,
     ) -> None:
+        self._given = given
         readable = re.sub(r"[^A-Za-z0-9._-]", "_", program)[:64]
         self.path = directory / f"{readable}-{hashlib.sha256(program.encode()).hexdigest()[:8]}.jsonl"
         self._process = process or this_process()
@@ -162,15 +185,40 @@ class Journal:
         facts = {"reason": reason[:200], "ratio": ratio, "approved_by": approved_by}
         self._write(state, space, config, code_version, **facts)
 
-    def kept(self, space: str, code_version: str = "") -> str | None:
+    def kept(
+        self, space: str, code_version: str = "", unfit: Callable[[KeptConfiguration], str] = no_reason
+    ) -> str | None:
         """Return the configuration that was kept last for this code version; None if there is none."""
-        found = self.last_kept(space, code_version)
+        found = self.last_kept(space, code_version, unfit)
         return found.config if found else None
 
-    def last_kept(self, space: str, code_version: str = "") -> KeptConfiguration | None:
-        """Return the configuration that was kept last for this code version and device; None if there is nothing."""
+    def last_kept(
+        self, space: str, code_version: str = "", unfit: Callable[[KeptConfiguration], str] = no_reason
+    ) -> KeptConfiguration | None:
+        """Return the configuration that was kept last for this code version and device; None if there is nothing.
+
+        Args:
+            space: Name of the space.
+            code_version: Version of the program.
+            unfit: Returns the reason for which one cannot be in force; empty if it can.
+        """
         found = [self._kept[key] for key in self._keys(space, code_version) if key in self._kept]
-        return max(found, key=lambda one: one.time, default=None)
+        own = max(found, key=lambda one: one.time, default=None)
+        if own is not None or self._given is None:
+            return own if own is None or not unfit(own) else None
+        given = self._given.find(space, code_version)
+        if given is None:
+            return None
+        tried = (self._entries.get((key, given.config)) for key in self._keys(space, code_version))
+        here = next((one.state for one in tried if one is not None and one.state in AGAINST), "")
+        reason = (
+            self.banned(space, given.config, code_version)
+            or (f"here it was {here.replace('_', ' ')}" if here else "")
+            or unfit(given)
+        )
+        if reason:
+            self._given.refused(space, given.config, reason)
+        return None if reason else given
 
     def forget(self, space: str, code_version: str = "") -> None:
         """Note that the kept configuration was taken back."""

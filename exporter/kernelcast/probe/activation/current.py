@@ -1,8 +1,6 @@
 """The probe of this process, for programs that do not want to carry it around."""
 
 import atexit
-import contextlib
-import json
 import os
 import sys
 import threading
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from kernelcast.probe.activation.context_waiter import start_at_step, stop_waiting
+from kernelcast.probe.given_values import set_outside
 from kernelcast.probe.marks.process import marks
 from kernelcast.probe.probe import Probe
 from kernelcast.probe.ranks.council import stay_away
@@ -27,7 +26,7 @@ from kernelcast.probe.settings import (
 from kernelcast.probe.switch import OFF
 from kernelcast.probe.terminal.messages import UserMessages
 from kernelcast.probe.terminal.speaker import speaker
-from kernelcast.probe.tunables import Agreement, AnyTunable, Terms, Tunable, Value, printable_kernels, text
+from kernelcast.probe.tunables import AnyTunable, Terms, Tunable, Value, printable_kernels
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
 from kernelcast.wire.frames import DeviceClaim
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 
 Item = TypeVar("Item")
-
-SET: Final = "KERNELCAST_SET"
 
 _log: Final = getLogger("kernelcast.probe")
 
@@ -301,7 +298,6 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     granularity: str = "step",
     kind: str = "generic",
     kernels: Sequence[str] = (),
-    agree: Agreement | None = None,
     group: Any = None,
     changes_results: bool | None = None,
     worst: float | None = None,
@@ -314,12 +310,12 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     Args:
         name: Its name, unique in the program.
         allowed: The values it may take, all of one type: int, float or str.
-        value: The value it starts with; another one that `KERNELCAST_SET` gives, as `{"NAME": "VALUE"}`, precedes it.
+        value: The value it starts with; another one that `KERNELCAST_SET` gives, as `{"NAME": "VALUE"}` or a file of
+            kept values (`@FILE`), precedes it.
         scope: `local`, or `collective` where all ranks need the same value.
         granularity: `call` or `step` (may change in `step()`), `epoch` (in `step(epoch=True)`), `restart` (never here).
         kind: `block_size` or another word that hint rules know.
         kernels: Signatures of the kernels it acts on; empty for all.
-        agree: For `collective`: makes all ranks agree on one value; see `Agreement`. `group` does more.
         group: For `collective`: how ranks communicate: a `torch.distributed` process group, an mpi4py communicator, an
             object with `all_gather(text)`, or with `broadcast(text, root)`, `rank` and `size`. Every rank registers
             the tunable at the same place of the program; they exchange its value there.
@@ -340,7 +336,7 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
         TunableError: The name, a value or the number of them is not acceptable.
     """
     terms = Terms(
-        scope, granularity, kind, tuple(kernels), agree, group, changes_results, worst, settle, run_seconds, objective
+        scope, granularity, kind, tuple(kernels), group, changes_results, worst, settle, run_seconds, objective
     )
     value = set_outside(name, allowed, value)
     probe = _current.probe
@@ -416,31 +412,6 @@ def space(  # noqa: PLR0913  the terms of a space, each with a default
     if scope == "collective":
         stay_away(group)
     return made
-
-
-def set_outside(name: str, allowed: Sequence[Value], value: Value) -> Value:
-    """Return the value that whoever started the program gives a tunable, if it is allowed; else the program's own."""
-    given = os.environ.get(SET, "")
-    if not given:
-        return value
-    try:
-        wanted = json.loads(given).get(name)
-    except (ValueError, AttributeError, RecursionError):
-        wanted = None
-        _say(f"kernelcast: {SET} is {given[:80]!r}; it must be a JSON object of names and values\n")
-    if wanted is None:
-        return value
-    found = [one for one in allowed if text(one) == str(wanted)]
-    if not found:
-        known = ", ".join(map(text, allowed))
-        _say(f"kernelcast: {SET} sets {name} to {wanted!r}; it allows {known}; {text(value)} stays\n")
-    return found[0] if found else value
-
-
-def _say(line: str) -> None:
-    """Write to standard error, if the program has one."""
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        sys.stderr.write(line)
 
 
 def switched_on(chosen: bool | None, variable: str) -> bool:  # noqa: FBT001  True, False, or as the environment says

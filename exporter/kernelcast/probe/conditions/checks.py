@@ -97,7 +97,7 @@ class HintChecks:
             return reason
         if terms.granularity == "restart":
             return f"{tunable.name} changes at a restart only; start the program with {hint.value}"
-        if terms.scope == "collective" and terms.group is None and terms.agree is None:
+        if terms.scope == "collective" and terms.group is None:
             return f"{tunable.name} is collective, and the program gave no way for its ranks to agree"
         if terms.needs_approval and not hint.approved_by and hint.mode is not HintMode.DRY_RUN:
             return f"{tunable.name} changes results, and no person approved it"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from kernelcast.probe.process.driver import CPU
-from kernelcast.tuning.journal import Journal, JournalMachine
+from kernelcast.tuning.journal import GivenKept, Journal, JournalMachine
 from kernelcast.wire.frames import DeviceClaim
 
 VERSION_FILE: Final = "/proc/driver/nvidia/version"
@@ -47,7 +47,11 @@ def models_of(claims: tuple[DeviceClaim, ...]) -> str:
 
 
 def memory(
-    folder: Path, program: str, devices: Callable[[], tuple[DeviceClaim, ...]], clock: Callable[[], int]
+    folder: Path,
+    program: str,
+    devices: Callable[[], tuple[DeviceClaim, ...]],
+    clock: Callable[[], int],
+    given: GivenKept | None = None,
 ) -> Journal:
     """Return the journal of a program on this machine.
 
@@ -56,12 +60,14 @@ def memory(
         program: The program.
         devices: Returns the devices of this process.
         clock: Unix nanoseconds.
+        given: Kept configurations of another node.
     """
     return Journal(
         folder,
         program,
         clock=lambda: clock() / 1e9,
         machine=JournalMachine(lambda: models_of(devices()), driver_version()),
+        given=given,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.ranks.cadence import Cadence
 from kernelcast.probe.ranks.followed import FollowedTrial
-from kernelcast.probe.ranks.group import RankGroup, agreement_in, group_from
+from kernelcast.probe.ranks.group import RankGroup, group_from
 from kernelcast.probe.ranks.leading import APPLIED, Leader
 from kernelcast.probe.ranks.messages import (
     Ended,
@@ -64,8 +64,8 @@ class CouncilMember(Protocol):
     def trial_began(self, work: Work) -> None:
         """Note that a trial of all ranks begins."""
 
-    def survived(self, tunable: AnyTunable, value: str) -> None:
-        """Note that a value has run a few launches."""
+    def survived(self) -> None:
+        """Note that the value on trial has run a few launches."""
 
     def trial_finished(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Note the end of a trial; its value is set already."""
@@ -79,7 +79,7 @@ def stay_away(group: object) -> None:
     Raises:
         TunableError: The group cannot be used.
     """
-    if group is not None and agreement_in(group) is None:
+    if group is not None:
         with contextlib.suppress(Exception):  # the ranks that run a probe get the same error, and go on
             group_from(group).exchange(ABSENT)
 
@@ -124,9 +124,7 @@ class Council:
         self._sender = new_nonce()
         self._tunables: dict[str, AnyTunable] = {}
         self._cadence = Cadence(self._clock)
-        self._leader = Leader(
-            recorder, context.rules.by_epoch() if by_epoch else context.rules, context.seed, self._clock
-        )
+        self._leader = Leader(recorder, context)
         self._searches = searches
         # Whether this rank is the first one. Until the first meeting each rank takes itself for it, so that the first
         # message of every rank has a state; all adopt that of the first rank.
@@ -194,8 +192,8 @@ class Council:
 
     def _end_launch(self, trial: FollowedTrial) -> None:
         trial.end_launch()
-        if trial.survived:
-            self._member.survived(trial.tunable, trial.value)
+        if trial.survived and not trial.is_exploring:
+            (self._searches if is_search(trial.trial) else self._member).survived()
 
     def _meet(self) -> Sequence[str]:
         """Exchange messages; returns those of all ranks."""
@@ -261,7 +259,7 @@ class Council:
         if tunable is None:
             return
         if self._trial is None:
-            self._trial = FollowedTrial(work, tunable, self._recorder, self._clock)
+            self._trial = FollowedTrial(work, tunable, self._recorder, self._recorder.budget, self._clock)
             if work.is_search:
                 self._searches.search_began(work)
             elif work.trial not in self._ended_trials:

@@ -1,41 +1,17 @@
-"""The councils of a process: one for each group and granularity, and one for each tunable with a function `agree`.
+"""The councils of a process: one for each group and granularity.
 
 `HintReceiver` has a `Councils`; registering a collective tunable or space makes or extends a council.
 """
 
-from typing import Protocol
-
 from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.ranks.council import Council, CouncilMember
-from kernelcast.probe.ranks.group import agreement_in, group_from
+from kernelcast.probe.ranks.group import group_from
 from kernelcast.probe.ranks.searched import SearchMember
-from kernelcast.probe.ranks.values import ValueCouncil
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.tuned.collective import CollectiveSpace, FunctionSearches
 from kernelcast.probe.tuned.kept_values import RECHECK_NS
-
-
-class AnyCouncil(Protocol):
-    """Meetings of ranks about some tunables."""
-
-    @property
-    def reason(self) -> str:
-        """The reason for which this process may begin nothing of its own; empty if it may."""
-
-    @property
-    def open(self) -> bool:
-        """Whether a trial of all ranks is open."""
-
-    def step_ended(self, items: float, *, epoch: bool) -> None:
-        """Handle the end of a step."""
-
-    def close(self, reason: str) -> None:
-        """End an open trial, because the process ends or leaves."""
-
-    def forked(self) -> None:
-        """Put the kept value in force in a forked child, which is no rank."""
 
 
 class Councils:
@@ -48,12 +24,11 @@ class Councils:
 
     def __init__(self, member: CouncilMember, recorder: Recorder, context: HintContext, outcomes: OutcomeQueue) -> None:
         self.searches = SearchMember(context, outcomes)
-        self.all: tuple[AnyCouncil, ...] = ()
+        self.all: tuple[Council, ...] = ()
         self._member = member
         self._recorder = recorder
         self._context = context
         self._by_group: dict[tuple[int, bool], tuple[object, Council]] = {}
-        self._by_tunable: dict[str, ValueCouncil] = {}
 
     @property
     def reason(self) -> str:
@@ -73,7 +48,7 @@ class Councils:
         return entry[1].absent if entry else ""
 
     def search_together(self, tunable: AnyTunable, space: CollectiveSpace) -> FunctionSearches:
-        """Let the ranks search a space, if they exchange texts; with a function `agree` hints alone propose.
+        """Let the ranks search a space.
 
         Returns:
             The part of this rank in searches.
@@ -90,27 +65,21 @@ class Councils:
             TunableError: Its group cannot be used.
         """
         terms = tunable.terms
-        if terms.scope != "collective" or terms.granularity == "restart":
+        if terms.scope != "collective" or terms.granularity == "restart" or terms.group is None:
             return
-        agree = terms.agree or agreement_in(terms.group)
-        if agree is not None:
-            self._by_tunable[tunable.name] = ValueCouncil(
-                tunable, agree, self._member, self._recorder, self._context, proposed=restored
-            )
-        elif terms.group is not None:
-            by_epoch = terms.granularity == "epoch"
-            key = (id(terms.group), by_epoch)
-            if key not in self._by_group:
-                group = group_from(terms.group)
-                council = Council(group, self._member, self._recorder, self._context, self.searches, by_epoch=by_epoch)
-                self._by_group[key] = (terms.group, council)
-            council, start = self._by_group[key][1], tunable.kept
-            if restored is not None:
-                tunable.put(restored)
-            council.join(tunable)
-            if restored not in (None, start):
-                council.recheck(tunable, start, self._until_check_ns(tunable))
-        self.all = (*(council for _, council in self._by_group.values()), *self._by_tunable.values())
+        by_epoch = terms.granularity == "epoch"
+        key = (id(terms.group), by_epoch)
+        if key not in self._by_group:
+            group = group_from(terms.group)
+            council = Council(group, self._member, self._recorder, self._context, self.searches, by_epoch=by_epoch)
+            self._by_group[key] = (terms.group, council)
+            self.all = (*self.all, council)
+        council, start = self._by_group[key][1], tunable.kept
+        if restored is not None:
+            tunable.put(restored)
+        council.join(tunable)
+        if restored not in (None, start):
+            council.recheck(tunable, start, self._until_check_ns(tunable))
 
     def _until_check_ns(self, tunable: AnyTunable) -> int:
         """Return the time until a restored value is an hour old; 0 if it was kept with another driver."""

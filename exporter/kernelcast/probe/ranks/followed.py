@@ -11,7 +11,7 @@ from kernelcast.probe.conditions.pauses import CheckpointWatch
 from kernelcast.probe.ranks.messages import MAX_LAUNCHES, Timed, Work
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.trial import SURVIVED_STEPS, LaunchMeasurement
-from kernelcast.probe.trial_budget import LaunchCost
+from kernelcast.probe.trial_budget import LaunchCost, TrialBudget
 from kernelcast.probe.tunables import AnyTunable
 
 MAX_WAITING: Final = 2 * MAX_LAUNCHES
@@ -25,6 +25,7 @@ class FollowedTrial:
         work: The trial.
         tunable: Its tunable, if this process has it: its value changes here.
         recorder: Measures the kernels.
+        budget: What the trial is charged to.
         clock: Nanoseconds; None reads the process's.
 
     Attributes:
@@ -41,6 +42,7 @@ class FollowedTrial:
         work: Work,
         tunable: AnyTunable,
         recorder: Recorder,
+        budget: TrialBudget,
         clock: Callable[[], int] | None = None,
     ) -> None:
         self.trial = work.trial
@@ -58,7 +60,8 @@ class FollowedTrial:
         """Numbers in the plan of launches without a device time, by their number here: unplanned ones have none."""
         self._running = ""
         self._candidate_launches = 0
-        self._recorder = recorder
+        self._is_paused = False
+        self._budget = budget
         self._checkpoints = CheckpointWatch()
         self._cost = LaunchCost()
         self._launches: deque[Timed] = deque()
@@ -72,7 +75,7 @@ class FollowedTrial:
     def end_launch(self) -> None:
         """End the present launch at a boundary at which the value may change."""
         self.survived = False
-        if self._step < 0:
+        if self._step < 0 or self._is_paused:
             return
         seconds, items = self._measured.end()
         if self._checkpoints.in_step() and self.tunable.terms.granularity != "epoch":
@@ -82,13 +85,14 @@ class FollowedTrial:
             if number is not None:
                 self._add(self._launches, (number, seconds, items))
             self._cost.launch(seconds, candidate=self._running != self._old)
-            self._cost.book(self._recorder.budget)
+            self._cost.book(self._budget)
         if self._running != self._old:
             self._candidate_launches += 1
             self.survived = self._candidate_launches == SURVIVED_STEPS
 
     def begin_launch(self) -> None:
         """Begin the next launch of the plan; beyond it the kept value runs, and its times are not reported."""
+        self._is_paused = False
         self._step += 1
         if self._planned:
             self._running = self._planned.popleft()
@@ -111,6 +115,15 @@ class FollowedTrial:
     def drop_plan(self) -> None:
         """Run the kept value until the next meeting."""
         self._planned.clear()
+
+    def pause(self) -> None:
+        """Run the kept value until the next launch; the present one is neither compared nor charged."""
+        self._measured.end()
+        self._checkpoints.in_step()  # else the next launch would count as the one with the checkpoint
+        self._numbers.pop(self._step, None)
+        self._is_paused, self.survived = True, False
+        self._planned.clear()
+        self.tunable.set_for_trial(self._old)
 
     def times(self) -> tuple[tuple[Timed, ...], tuple[Timed, ...]]:
         """Return the times since the last call: of launches, and of the device."""

@@ -12,7 +12,6 @@ from operator import index
 from time import monotonic
 from typing import Any, Final
 
-from kernelcast.probe.tunables import Agreement
 from kernelcast.wire.errors import TunableError
 
 ALL_GATHERS: Final = ("all_gather", "allgather", "all_gather_object")
@@ -97,15 +96,9 @@ def group_from(given: Any) -> RankGroup:
         if rank is not None and size is not None:
             return RankGroup(_of_broadcast(broadcast, rank, size, TRIES if own_code else 1), name, repeatable=False)
     raise TunableError(
-        f"group is {given!r}; it needs an all-gather (one of {', '.join(ALL_GATHERS)}), a broadcast "
-        f"({', '.join(BROADCASTS)}) with rank and size, or agree; pass such an object"
+        f"group is {given!r}; it needs an all-gather (one of {', '.join(ALL_GATHERS)}), or a broadcast "
+        f"({', '.join(BROADCASTS)}) with rank and size; pass such an object"
     )
-
-
-def agreement_in(given: Any) -> Agreement | None:
-    """Return the method `agree` of a group that has no all-gather; None if it has none."""
-    agree = getattr(given, "agree", None)
-    return agree if callable(agree) and not _method(given, ALL_GATHERS) else None
 
 
 def _of_torch(torch: Any, group: Any) -> Exchange:

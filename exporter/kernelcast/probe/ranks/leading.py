@@ -6,20 +6,20 @@ ones send plans of launches; the last one sends its end, which is repeated for r
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import Final
 
+from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.ranks.messages import Ended, Offer, Report, State, Work
 from kernelcast.probe.ranks.pooled import PooledTrial
 from kernelcast.probe.ranks.searching import PooledSearch, values_at
 from kernelcast.probe.recording.recorder import Recorder
-from kernelcast.probe.trial import device_time_decides
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.tuned.collective import CollectiveSpace
 from kernelcast.probe.tuned.kept_values import RECHECK_NS
-from kernelcast.tuning.experiment import Decision, Rules
+from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.events import HintMode
 
 APPLIED: Final = "applied"
@@ -33,21 +33,12 @@ class Leader:
 
     Args:
         recorder: Measures the kernels of this rank.
-        rules: Limits of trials.
-        seed: Seed of a trial's order; None draws one for each.
-        clock: Nanoseconds.
+        context: Rules, seed and clock of trials.
     """
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        rules: Rules,
-        seed: int | None = None,
-        clock: Callable[[], int] = perf_counter_ns,
-    ) -> None:
+    def __init__(self, recorder: Recorder, context: HintContext) -> None:
         self._recorder = recorder
-        self._rules = rules
-        self._seed = seed
+        self._context = context
         # Values that the ranks have agreed on, by tunable. They hold from the next meeting on.
         self._kept: dict[str, str] = {}
         # The open experiment: of a hint, of a proof, or of a check.
@@ -58,7 +49,7 @@ class Leader:
         self._wanted = self._announced = ""
         # Whether a rank has reported a hint at the last meeting.
         self._offers = False
-        self._clock = clock
+        self._clock = context.step_clock or perf_counter_ns
         # Searches and checks in the order in which they are made; the first one belongs to `_search`.
         self._spaces: deque[CollectiveSpace] = deque()
         self._search: PooledSearch | None = None
@@ -183,8 +174,7 @@ class Leader:
             self._end(Ended(offer.hint_id, tunable.name, offer.value, APPLIED, "on all ranks"))
             return
         work = Work(offer.hint_id, tunable.name, offer.value, old)
-        by_device_time = device_time_decides(tunable, self._recorder)
-        self._trial = PooledTrial(work, self._rules, seed=self._seed, by_device_time=by_device_time, clock=self._clock)
+        self._trial = PooledTrial.of(work, tunable, self._recorder, self._context)
 
     def _common_offers(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> list[Offer]:
         """Return the hints that all ranks have."""
@@ -232,7 +222,7 @@ class Leader:
             self._wanted = search.trial if reports and not any(report.rests for report in reports) else ""
             search.suspend()
         elif search.running and not search.is_over:
-            self._begin_proof(search, kept)
+            self._begin_proof(search, tunables[name], kept)
         elif search.is_over:
             self._end(search.without_proof(kept))
         elif self._announced == search.trial:
@@ -247,8 +237,8 @@ class Leader:
             places = [place for report in reports for space, places in report.bans if space == name for place in places]
             self._search.ban(values_at(places, tunables[name].allowed))
 
-    def _begin_proof(self, search: PooledSearch, kept: str) -> None:
+    def _begin_proof(self, search: PooledSearch, tunable: AnyTunable, kept: str) -> None:
         value = search.proposal()
         if value:
             proof = search.begin_proof(value, kept)
-            self._trial = PooledTrial(proof, self._rules, seed=self._seed, clock=self._clock)
+            self._trial = PooledTrial.of(proof, tunable, self._recorder, self._context, is_proof=True)

@@ -11,7 +11,6 @@ from math import isfinite
 from typing import Any, Final
 
 from kernelcast.probe.outcomes import OutcomeQueue
-from kernelcast.probe.trial import Trial, TrialResult
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.events import SEARCH_PREFIX, Hint, OutcomeState
 
@@ -134,25 +133,6 @@ class Ended:
     blocks: int = 0
     candidate_steps: int = 0
     outside: bool = False
-
-
-def ended_alone(trial: Trial, result: TrialResult, *, outside: bool) -> Ended:
-    """Return the end of a trial of one rank alone in the same form."""
-    verdict = result.verdict
-    return Ended(
-        trial.hint.hint_id if trial.hint else "",
-        trial.tunable.name,
-        trial.new,
-        verdict.decision.value,
-        verdict.reason,
-        verdict.ratio,
-        verdict.interval,
-        result.step_time_ratio,
-        result.device_time_ratio,
-        verdict.blocks,
-        verdict.candidate_launches,
-        outside,
-    )
 
 
 def report_end(outcomes: OutcomeQueue, hint: Hint, ended: Ended, value: str, previous: str) -> None:

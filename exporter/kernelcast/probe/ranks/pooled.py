@@ -4,16 +4,25 @@
 rank (`council.py`), on the program's thread. A launch counts only if all ranks of the job have reported its time.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
+from statistics import median
 from time import perf_counter_ns
 from typing import Final
 
+from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.ranks.messages import MAX_LAUNCHES, Ended, Report, Timed, Work
-from kernelcast.probe.trial import PATIENCE_NS
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.trial import METHODS_WITH_NUMBERS, device_time_decides, method_of
+from kernelcast.probe.trial_budget import USUAL_LAUNCHES
+from kernelcast.probe.tunables import AnyTunable
 from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict, Rules
+from kernelcast.tuning.payback import paid_back
 
+PATIENCE_NS: Final = 30_000_000_000
+"""Reports come at most 10 s apart; a trial that waits this long for the times of its launches ends without them."""
 # Limit of the launches of a plan; leaves room in a report for late times.
 MAX_PLANNED: Final = MAX_LAUNCHES - 128
 # Meetings at which times must be missing before they are overdue: a launch of a minute is reported two meetings later.
@@ -71,6 +80,7 @@ class PooledTrial:
         by_device_time: Compare device time, else the time of a launch. The other one is reported; if it proves the
             value slower, the value is rolled back.
         clock: Nanoseconds.
+        attributed: As of `Experiment`.
     """
 
     def __init__(
@@ -81,21 +91,50 @@ class PooledTrial:
         seed: int | None = None,
         by_device_time: bool = False,
         clock: Callable[[], int] = perf_counter_ns,
+        attributed: bool = False,
     ) -> None:
         self.work = work
+        self._rules = rules
         self._by_device_time = by_device_time
         self._clock = clock
         drawn = Random().randrange(2**32) if seed is None else seed  # noqa: S311  the order is no secret
-        self._experiment = Experiment(seed=drawn, rules=rules)
+        self._experiment = Experiment(seed=drawn, rules=rules, attributed=attributed)
         first, second = self._experiment.record, self._experiment.record_second
-        wall, device = (second, first) if by_device_time else (first, second)
-        self._wall, self._device = PooledTimes(wall), PooledTimes(device)
+        self._record_wall, device = (second, first) if by_device_time else (first, second)
+        self._wall, self._device = PooledTimes(self._record_launch), PooledTimes(device)
+        self._ranks = 1
+        self._usual_seconds: deque[float] = deque(maxlen=USUAL_LAUNCHES)
         self._arms: dict[int, Arm] = {}
         self._next_number = 0
         # First launch of the last plan. When `pool` is called, all launches before it have run.
         self._plan_begins = 0
         self._waits_since_ns: int | None = None
         self._waiting_meetings = 0
+
+    @classmethod
+    def of(
+        cls, work: Work, tunable: AnyTunable, recorder: Recorder, context: HintContext, *, is_proof: bool = False
+    ) -> "PooledTrial":
+        """Make the trial of a tunable's value.
+
+        It is judged by device time if the tunable names its kernels and their launches are timed one by one.
+
+        Args:
+            work: Id, tunable and values of the trial.
+            tunable: The tunable.
+            recorder: Measures the kernels.
+            context: Rules, seed and clock.
+            is_proof: Whether it is of a search, whose launches were compared by their time.
+        """
+        by_device_time = not is_proof and device_time_decides(tunable, recorder)
+        return cls(
+            work,
+            tunable.terms.rules(context.rules),
+            seed=context.seed,
+            by_device_time=by_device_time,
+            clock=context.step_clock or perf_counter_ns,
+            attributed=by_device_time and method_of(recorder) in METHODS_WITH_NUMBERS,
+        )
 
     @property
     def is_planned(self) -> bool:
@@ -114,18 +153,28 @@ class PooledTrial:
             plan.append(self.work.value if launch.arm is Arm.CANDIDATE else self.work.old)
         return replace(self.work, first=self._plan_begins, plan=run_lengths(plan))
 
-    def pool(self, reports: Sequence[Report | None]) -> None:
-        """Add the reports of a meeting, one of each rank of the job in order; None if its message is missing."""
-        ranks = len(reports)
+    def pool(self, reports: Sequence[Report | None], *, has_run: bool = False) -> None:
+        """Add the reports of a meeting.
+
+        Args:
+            reports: One of each rank of the job, in order; None if its message is missing.
+            has_run: Whether the last plan has run, too, as on a rank alone.
+        """
+        self._ranks = ranks = len(reports)
+        before = self._next_number if has_run else self._plan_begins
         for rank, report in enumerate(reports):
             if report is not None and report.trial == self.work.trial:
                 self._wall.add(rank, report.launches)
                 self._device.add(rank, report.device)
         self._device.record_before(self._device.reported_before(ranks), self._arms, ranks)
-        self._wall.record_before(self._plan_begins, self._arms, ranks)
+        self._wall.record_before(before, self._arms, ranks)
         if not self._by_device_time:
-            self._experiment.unrecorded_before(self._plan_begins)
+            self._experiment.unrecorded_before(before)
         self._end_waiting(ranks)
+
+    def skip(self) -> None:
+        """Wait for no time of the launches that were planned so far."""
+        self._experiment.unrecorded_before(self._next_number)
 
     def ended(self) -> Ended | None:
         """Return the end with its verdict; None while the trial is open."""
@@ -139,7 +188,14 @@ class PooledTrial:
         verdict = self._experiment.verdict() or ExperimentVerdict(Decision.INCONCLUSIVE, reason)
         return replace(self._ended(verdict), outside=outside)
 
+    def _record_launch(self, arm: Arm, seconds: float, items: float, number: int) -> None:
+        if arm is Arm.KEPT:
+            self._usual_seconds.append(seconds / self._ranks)
+        self._record_wall(arm, seconds, items, number)
+
     def _ended(self, verdict: ExperimentVerdict) -> Ended:
+        usual_seconds = median(self._usual_seconds) if self._usual_seconds else 0.0
+        decision, reason = paid_back(verdict, verdict.first_launches, usual_seconds, self._rules)
         wall, device = verdict.ratio, verdict.second_ratio
         if self._by_device_time:
             wall, device = device, wall
@@ -147,8 +203,8 @@ class PooledTrial:
             self.work.trial,
             self.work.tunable,
             self.work.value,
-            verdict.decision.value,
-            verdict.reason,
+            decision.value,
+            reason,
             verdict.ratio,
             verdict.interval,
             wall,
@@ -166,7 +222,7 @@ class PooledTrial:
             self._waits_since_ns = self._clock()
         self._waiting_meetings += 1
         if self._waiting_meetings > PATIENCE_MEETINGS and self._clock() - self._waits_since_ns >= PATIENCE_NS:
-            silent = self._device.silent(ranks) if self._by_device_time else []
+            silent = self._device.silent(ranks) if self._by_device_time and ranks > 1 else []
             if silent:
                 self._experiment.abandon(
                     f"rank {silent[0]} has reported no device time; name kernels that all ranks run"

@@ -14,7 +14,8 @@ from kernelcast.probe.ranks.searching import places_of
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.tuned.collective import CollectiveSpace
 from kernelcast.probe.tuned.confirmation import Confirmed
-from kernelcast.probe.tuned.reports import SEARCHED, SearchOutcome, SearchReports
+from kernelcast.probe.tuned.notes import CandidateNotes
+from kernelcast.probe.tuned.reports import SEARCHED, SearchReports, into
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.tuning.experience import Experience
 
@@ -30,19 +31,16 @@ class SearchMember:
     """
 
     def __init__(self, context: HintContext, outcomes: OutcomeQueue) -> None:
-        self._journal = context.journal
-        self._code_version = context.code_version
-        self._outcomes = outcomes
-        self._reports = SearchReports(self._report)
+        self._notes = CandidateNotes(context.journal, context.code_version)
+        self._reports = SearchReports(into(outcomes))
         self._tunables: dict[str, AnyTunable] = {}
         self._bans: dict[str, tuple[int, ...]] = {}
         self._checked: dict[str, str] = {}
-        self._running = ("", "")
 
     def add(self, space: CollectiveSpace, tunable: AnyTunable) -> None:
         """Take part in the search of a space."""
         self._bans[space.name] = places_of(
-            tuple(filter(lambda one: self._banned(space.name, one), tunable.allowed)), tunable.allowed
+            tuple(filter(lambda one: self._notes.banned(space.name, one), tunable.allowed)), tunable.allowed
         )
         self._tunables[space.name] = tunable  # last: from now on `learn` adds to the bans
 
@@ -65,27 +63,24 @@ class SearchMember:
 
     def follow(self, work: Work) -> None:
         """Note a configuration before it runs for the first time, and that the one before did no harm."""
-        running = next(((work.tunable, value) for value, _ in work.plan if value != work.old), ("", ""))
-        if running == self._running or not running[1]:
-            return
-        self._survived()
-        self._running = running
-        if self._journal:
-            self._journal.begin(*running, self._code_version)
+        value = next((one for one, _ in work.plan if one != work.old), "")
+        if value:
+            self._notes.begin(work.tunable, value)
+
+    def survived(self) -> None:
+        """Note that the configuration that runs has done no harm."""
+        self._notes.no_harm()
 
     def search_ended(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Remember and report the end of a search."""
         name = tunable.name
-        self._survived()
+        self.survived()
         decision = Decision(ended.decision)
         checked = self._checked.pop(name, None)
         if ended.ratio is None and not ended.candidate_steps:
             self._reports.search_interrupted(name, tunable.kept, ended.reason)
         elif checked is None:
-            if self._journal:
-                self._journal.end(
-                    name, ended.value, decision, self._code_version, reason=ended.reason, ratio=ended.ratio
-                )
+            self._notes.end(name, ended.value, decision, ended.reason, ratio=ended.ratio)
             found = Confirmed(0, decision, ended.reason, ended.ratio, ended.interval)
             self._reports.search_ended(name, (found,), lambda _: ended.value, tunable.kept, old)
         else:
@@ -93,7 +88,7 @@ class SearchMember:
 
     def close(self, reason: str) -> None:
         """Report open searches as interrupted, because the process ends; no configuration is to blame for that."""
-        self._survived()
+        self.survived()
         for tunable in self._tunables.values():
             self._reports.search_interrupted(tunable.name, tunable.kept, reason)
         for name, kept in self._checked.items():
@@ -101,20 +96,7 @@ class SearchMember:
 
     def _confirmed(self, tunable: AnyTunable, ended: Ended, checked: str) -> None:
         """Report the end of a check, in which the start was the candidate."""
-        confirmed = Confirmed.inverted(0, Decision(ended.decision), ended.reason, ended.ratio, ended.interval)
-        if self._journal and tunable.kept != checked:
-            self._journal.forget(tunable.name, self._code_version)
-        elif self._journal and not ended.outside:
-            self._journal.end(tunable.name, checked, Decision.KEPT, self._code_version, reason=confirmed.reason)
+        confirmed = Confirmed.of(0, ended)
+        is_kept = tunable.kept == checked
+        self._notes.checked(tunable.name, checked, confirmed.reason, is_kept=is_kept, outside=ended.outside)
         self._reports.search_ended(tunable.name, (confirmed,), lambda _: checked, tunable.kept, checked)
-
-    def _survived(self) -> None:
-        if self._journal and self._running[1]:
-            self._journal.survived(*self._running, self._code_version)
-        self._running = ("", "")
-
-    def _banned(self, name: str, value: str) -> bool:
-        return bool(self._journal and self._journal.banned(name, value, self._code_version))
-
-    def _report(self, outcome: SearchOutcome) -> None:
-        self._outcomes.add_trial(outcome.trial_id, outcome.space, outcome.state, outcome.reason, **outcome.facts)

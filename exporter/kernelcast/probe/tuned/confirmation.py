@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from math import exp, inf, log
 from random import Random
 from statistics import median
-from typing import Final
+from typing import Final, Protocol
 
-from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict, Objective, Rules
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, Objective, Rules
 
 # Launches after which the experiment ends without a decision, where its rules do not need more.
 MAX_LAUNCHES: Final = 6000
@@ -36,6 +36,26 @@ class Wanted:
     may_wait: bool = True
 
 
+class Verdict(Protocol):
+    """The verdict of an experiment, of one process or of all ranks."""
+
+    @property
+    def decision(self) -> str:
+        """The decision."""
+
+    @property
+    def reason(self) -> str:
+        """Its reason."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Time of the candidate over that of the kept configuration."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its interval."""
+
+
 @dataclass(frozen=True, slots=True)
 class Confirmed:
     """The verdict about the kept configuration."""
@@ -47,27 +67,16 @@ class Confirmed:
     interval: tuple[float, float] | None
 
     @classmethod
-    def of(cls, kept: int, verdict: ExperimentVerdict) -> "Confirmed":
-        """Return the verdict about the kept configuration, from that of an experiment in which the start is tried."""
-        return cls.inverted(kept, verdict.decision, verdict.reason, verdict.ratio, verdict.interval)
-
-    @classmethod
-    def inverted(
-        cls,
-        kept: int,
-        decision: Decision,
-        reason: str,
-        ratio: float | None,
-        interval: tuple[float, float] | None,
-    ) -> "Confirmed":
-        """Return the same from the parts of that verdict.
+    def of(cls, kept: int, verdict: Verdict) -> "Confirmed":
+        """Return the verdict about the kept configuration, from that of an experiment in which the start is tried.
 
         Its ratio says how the kept configuration compares with the start, as in the search that kept it.
         """
+        decision, ratio, interval = Decision(verdict.decision), verdict.ratio, verdict.interval
         return cls(
             kept,
             Decision.ROLLED_BACK if decision is Decision.KEPT else _confirmed(decision),
-            f"checked again: {reason}",
+            f"checked again: {verdict.reason}",
             1 / ratio if ratio else None,
             (1 / interval[1], 1 / interval[0]) if interval and min(interval) > 0 else None,
         )

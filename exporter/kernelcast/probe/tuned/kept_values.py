@@ -10,11 +10,10 @@ from typing import Final
 from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.step_totals import StepTotals
-from kernelcast.probe.trial import Trial
 from kernelcast.probe.tunables import AnyTunable
-from kernelcast.probe.tuned.confirmation import Confirmed
-from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
-from kernelcast.tuning.experiment import Decision, ExperimentVerdict
+from kernelcast.probe.tuned.confirmation import Confirmed, Verdict
+from kernelcast.probe.tuned.notes import CandidateNotes
+from kernelcast.probe.tuned.reports import SearchReports, into
 from kernelcast.tuning.journal import KeptConfiguration
 
 RECHECK_NS: Final = 3600 * 1_000_000_000
@@ -104,9 +103,8 @@ class KeptValues:
     def __init__(self, progress: StepTotals, context: HintContext, outcomes: OutcomeQueue) -> None:
         self._clock = context.clock
         self._journal = context.journal
-        self._code_version = context.code_version
-        self._outcomes = outcomes
-        self._reports = SearchReports(self._report)
+        self._notes = CandidateNotes(context.journal, context.code_version)
+        self._reports = SearchReports(into(outcomes))
         self._pace = Pace(progress)
         self._values: dict[str, KeptValue] = {}
         self._boundaries = 0
@@ -128,20 +126,15 @@ class KeptValues:
         """Note that a trial has kept a tunable's value in place of another."""
         self._add(KeptValue(tunable, start, tunable.kept, self._clock() + RECHECK_NS))
 
-    def check(self, value: KeptValue) -> Trial:
-        """Return the trial that checks a value: of the one before it, so that little time is lost."""
+    def check_begins(self, value: KeptValue) -> None:
+        """Report a check: the trial of the value before, so that little time is lost."""
         self._reports.search_began(value.tunable.name, value.kept, f"checked again: {value.reason}")
-        return Trial(None, value.tunable, value.kept, value.start)
 
-    def checked(self, trial: Trial, verdict: ExperimentVerdict, *, outside: bool) -> None:
+    def checked(self, tunable: AnyTunable, kept: str, verdict: Verdict, *, outside: bool) -> None:
         """Remember and report the end of a check; one that an order or an error has ended is repeated after an hour."""
-        tunable, kept = trial.tunable, trial.old
         confirmed, is_kept = Confirmed.of(0, verdict), tunable.kept == kept
         self._reports.search_ended(tunable.name, (confirmed,), lambda _: kept, tunable.kept, kept)
-        if self._journal and not is_kept:
-            self._journal.forget(tunable.name, self._code_version)
-        elif self._journal and not outside:
-            self._journal.end(tunable.name, kept, Decision.KEPT, self._code_version, reason=confirmed.reason)
+        self._notes.checked(tunable.name, kept, confirmed.reason, is_kept=is_kept, outside=outside)
         value = self._values.get(tunable.name)
         if value is not None:
             value.checked_ns, value.reason = self._clock(), AN_HOUR
@@ -178,6 +171,3 @@ class KeptValues:
     def _add(self, value: KeptValue) -> None:
         self._values[value.tunable.name] = value
         self.is_empty = False
-
-    def _report(self, outcome: SearchOutcome) -> None:
-        self._outcomes.add_trial(outcome.trial_id, outcome.space, outcome.state, outcome.reason, **outcome.facts)

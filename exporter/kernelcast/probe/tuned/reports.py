@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.times import duration
 from kernelcast.wire.events import SEARCH_PREFIX, OutcomeState
@@ -53,6 +54,11 @@ class SearchOutcome:
     state: OutcomeState
     reason: str
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+def into(outcomes: OutcomeQueue) -> Callable[[SearchOutcome], None]:
+    """Return a function that adds the outcome of a search to a queue."""
+    return lambda one: outcomes.add_trial(one.trial_id, one.space, one.state, one.reason, **one.facts)
 
 
 class SearchReports:

@@ -73,7 +73,7 @@ class SearchedShapes(Generic[Configuration_co]):
     ) -> None:
         self._terms = terms
         self._space = space
-        self._notes = CandidateNotes(journal, space.text, terms.code_version, terms.approved_by)
+        self._notes = CandidateNotes(journal, terms.code_version, space.text, terms.approved_by)
         self._stopped = stopped
         self._clock = clock or perf_counter
         accounts = accounts or CallAccounts()
@@ -125,8 +125,7 @@ class SearchedShapes(Generic[Configuration_co]):
         name = self._terms.name if shape == "" else _bounded(f"{self._terms.name} {shape!r}")
         bucket = ShapeBucket(name, None, self._space.start, self._clock())
         bucket.check.rules = self._terms.experiment
-        known = self._guarded(lambda: self._notes.kept(name))
-        ordinal = self._space.find(known) if known is not None else None
+        ordinal = self._guarded(lambda: self._notes.kept(name, self._space.find))
         may_search = len(self._buckets) < MAX_SHAPES and not self._is_closed
         if ordinal is not None and not self._reverted():
             bucket.check.start, bucket.kept = bucket.kept, ordinal

@@ -26,11 +26,10 @@ def run_trial(job: Job, *, seed: int, gain: float, noise: float, steps: int = 70
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agree_only", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_four_ranks_with_a_true_gain_of_one_and_a_half_percent_decide_alike(seed: int, *, agree_only: bool) -> None:
+def test_four_ranks_with_a_true_gain_of_one_and_a_half_percent_decide_alike(seed: int) -> None:
     """Review: ranks 0 and 3 kept the value, 1 and 2 rolled it back; they differed for good."""
-    job, _ = job_of(4, agree_only=agree_only)
+    job, _ = job_of(4)
     run_trial(job, seed=seed, gain=0.015, noise=0.02, steps=1500)
     finals = [program.final() for program in job.programs]
     assert [len(final) for final in finals] == [1, 1, 1, 1]
@@ -62,9 +61,8 @@ def test_a_value_that_gains_nothing_is_rolled_back_on_all_ranks() -> None:
     assert [program.batch.value for program in job.programs] == [48] * 3
 
 
-@pytest.mark.parametrize("agree_only", [False, True])
-def test_a_value_forty_times_as_slow_runs_three_steps_on_each_rank(*, agree_only: bool) -> None:
-    job, _ = job_of(2, agree_only=agree_only)
+def test_a_value_forty_times_as_slow_runs_three_steps_on_each_rank() -> None:
+    job, _ = job_of(2)
     run_trial(job, seed=3, gain=-39.0, noise=0.02, steps=400)
     assert [program.values.count(128) for program in job.programs] == [3, 3]
     assert [program.final()[0].decision for program in job.programs] == ["rolled_back"] * 2
@@ -137,9 +135,8 @@ def test_a_hint_that_is_withdrawn_while_its_trial_begins_ends_it_at_the_next_mee
         assert [one.state for one in program.final()] == [OutcomeState.REJECTED]
 
 
-@pytest.mark.parametrize("agree_only", [False, True])
-def test_a_child_that_a_rank_forks_in_a_trial_runs_the_kept_value(*, agree_only: bool) -> None:
-    job, _ = job_of(2, agree_only=agree_only)
+def test_a_child_that_a_rank_forks_in_a_trial_runs_the_kept_value() -> None:
+    job, _ = job_of(2)
 
     def body(program: RankProgram) -> None:
         program.register()
@@ -153,10 +150,9 @@ def test_a_child_that_a_rank_forks_in_a_trial_runs_the_kept_value(*, agree_only:
         assert program.batch.value == 48
 
 
-@pytest.mark.parametrize("agree_only", [False, True])
-def test_steps_of_ranks_that_write_a_checkpoint_are_neither_compared_nor_charged(*, agree_only: bool) -> None:
+def test_steps_of_ranks_that_write_a_checkpoint_are_neither_compared_nor_charged() -> None:
     """Every rank writes one in turn with the candidate in force: it would look a hundred times as slow."""
-    job, _ = job_of(2, agree_only=agree_only)
+    job, _ = job_of(2)
 
     def body(program: RankProgram) -> None:
         program.register()
@@ -170,4 +166,5 @@ def test_steps_of_ranks_that_write_a_checkpoint_are_neither_compared_nor_charged
 
     job.run(body)
     assert [program.final()[-1].decision for program in job.programs] == ["kept"] * 2
-    assert all(program.context.budget.lost_ns < 1e9 for program in job.programs)
+    lost = [program.recorder.budget.lost_ns for program in job.programs]
+    assert max(lost) < 10e9, "less than one checkpoint: the kept value is checked again after an hour, at 20 ms a step"

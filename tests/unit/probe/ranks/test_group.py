@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernelcast.probe.ranks.group import TRIES, agreement_in, group_from
+from kernelcast.probe.ranks.group import TRIES, group_from
 from kernelcast.wire.errors import TunableError
 
 
@@ -105,17 +105,6 @@ def test_texts_of_another_type_are_empty() -> None:
             return [text, None, 3]
 
     assert group_from(Odd()).exchange("a") == ["a", "", ""]
-
-
-def test_a_group_with_agree_alone_passes_values() -> None:
-    class Agreeing:
-        def agree(self, proposal: str | None) -> str | None:
-            return proposal
-
-    agree = agreement_in(Agreeing())
-    assert agree is not None
-    assert agree("64") == "64"
-    assert agreement_in(Communicator()) is None
 
 
 def test_another_object_is_refused_with_the_remedy() -> None:

@@ -28,7 +28,7 @@ def steps(job: Job, count: int, seconds: float = 0.1) -> None:
 
 @pytest.mark.parametrize("seconds", [0.001, 0.0075, 0.2, 3.0])
 def test_nothing_open_the_ranks_meet_every_two_seconds_at_most(seconds: float) -> None:
-    """Review: `agree` was called at every step: 2.6 ms of 7.5 ms, two ranks over gloo."""
+    """Review: the ranks met at every step: 2.6 ms of 7.5 ms, two ranks over gloo."""
     job, meetings = job_of(2)
     count = round(120 / seconds) if seconds > 0.01 else 20_000
 
@@ -148,9 +148,8 @@ def test_a_hint_to_be_applied_is_applied_on_all_ranks_in_the_same_step() -> None
     assert {program.batch.value for program in job.programs} == {128}
 
 
-@pytest.mark.parametrize("agree_only", [False, True])
-def test_ranks_that_remember_different_values_begin_with_that_of_the_first(*, agree_only: bool) -> None:
-    job, _ = job_of(3, agree_only=agree_only)
+def test_ranks_that_remember_different_values_begin_with_that_of_the_first() -> None:
+    job, _ = job_of(3)
 
     def body(program: RankProgram) -> None:
         program.register(restored=("64", "128", None)[program.rank])
@@ -159,8 +158,7 @@ def test_ranks_that_remember_different_values_begin_with_that_of_the_first(*, ag
 
     job.run(body)
     assert [program.batch.value for program in job.programs] == [64, 64, 64]
-    begin = 1 if agree_only else 0
-    assert same([program.values[begin:] for program in job.programs])
+    assert same([program.values for program in job.programs])
 
 
 def test_a_stop_file_on_one_node_ends_the_trial_of_all_ranks_and_begins_nothing(tmp_path: Path) -> None:

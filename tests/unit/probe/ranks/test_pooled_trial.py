@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tests.support.probe.ranks import QUICK
 
+from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.ranks.leading import Leader
 from kernelcast.probe.ranks.messages import Ended, Offer, Report, Work
 from kernelcast.probe.ranks.pooled import PooledTrial
@@ -109,7 +110,10 @@ class LedTrial:
         self.stopped_at = stopped_at
         self.meeting = 0
         self.tunable: Tunable[int] = Tunable("batch", [48, 128], 48, Terms("collective"))
-        self.leader = Leader(Recorder(), Rules(), 1, lambda: self.meeting * 10**9)
+        self.leader = Leader(Recorder(), self._context())
+
+    def _context(self) -> HintContext:
+        return HintContext("p", "0", "", str, {}, lambda: 0, Rules(), 1, step_clock=lambda: self.meeting * 10**9)
 
     def until_end(self, meetings: int = 200) -> Ended:
         works: list[Work | None] = [None]
