@@ -194,7 +194,7 @@ def test_the_first_lines_say_how_fast_which_kernel_when_and_what_to_change() -> 
     work = [panel["title"] for panel in board if panel["gridPos"]["y"] == 2]
     assert work == ["Steps a second", "Items a second", "Use of the GPUs' peak, at least", "Standing still"]
     first = [panel for panel in board if panel["gridPos"]["y"] == 5]
-    assert [panel["title"] for panel in first] == ["Hottest kernel", "Soonest breach", "What to change"]
+    assert [panel["title"] for panel in first] == ["Hottest kernel", "Findings", "Soonest breach", "What to change"]
     for panel in first:
         assert panel["options"]["textMode"] == "value_and_name", "a figure without its name answers nothing"
     for panel in first[1:]:

@@ -76,7 +76,7 @@ def test_alerts_lead_to_the_grafana_and_the_runbooks_that_were_named(tmp_path: P
     call("generate", "--output", tmp_path, *links)
     text = (tmp_path / "rules" / rules.ALERTS_FILE).read_text()
     assert "runbook_url: https://r#kernelcastkernelslower" in text
-    assert "dashboard_url: https://g/d/kernelcast-kernels?var-hostname=" in text
+    assert "dashboard_url: https://g/d/kernelcast-gpus?{{ with $labels.Hostname }}var-hostname=" in text
     assert "localhost" not in text
 
 

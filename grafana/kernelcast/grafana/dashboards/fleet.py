@@ -23,6 +23,7 @@ from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.rules import hours
 from kernelcast.grafana.rules.standing import STILL
+from kernelcast.wire import verdict
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device, gpu
 
@@ -128,7 +129,8 @@ def programs(*, width: int = 14, height: int = 6) -> Placed:
     text = PanelText(
         "Programs",
         "Programs with the most GPUs: speed, the share of the peak of their GPUs that they use at least (in bf16, "
-        "where they give the operations of a step), the share of a step's time that waits for data, the share of their "
+        "where they give the operations of a step), the share of a step's time that waits for data (red from "
+        f"{verdict.LARGE * 100:g} %: more or faster loaders help first), the share of their "
         "GPUs' time in which nothing runs, and how long one stands still.",
         EmptyText("no program reports", liveness.GPUS),
         runbooks=("KernelcastJobStandsStill",),
@@ -160,7 +162,7 @@ def programs(*, width: int = 14, height: int = 6) -> Placed:
         Column("Value #G", "Stands still", "s", width=92, decimals=0),
         Column("Value #C", "Items/s", "short", width=70),
         Column("Value #D", "Of peak", "percentunit", width=70, decimals=0),
-        Column("Value #E", "Waits for data", "percentunit", width=106, decimals=0),
+        Column("Value #E", "Waits for data", "percentunit", width=106, decimals=0, alarm=verdict.LARGE),
         Column("Value #F", "GPU idle", "percentunit", width=70, decimals=0),
     )
     exprs = (most, *(f"({each}) and on (program) {most}" for each in values[1:]))
@@ -179,7 +181,7 @@ def parts(*, width: int = 10, height: int = 6) -> Placed:
     query = Query(f"sum by (part) ({_owned(hours.HOURS)})", "{{part}}")
     style = LineStyle(stacked=True, overrides=(grey(hours.UNKNOWN),))
     none = liveness.nothing("no GPU is allocated", (query.expr,))
-    return time_series(text, [query, none], Axis("short", low=0), style, width=width, height=height)
+    return time_series(text, [query, none], Axis("short", low=0, decimals=1), style, width=width, height=height)
 
 
 def owners() -> Row:

@@ -12,12 +12,14 @@ from kernelcast.grafana.model import label_links
 from kernelcast.grafana.model.panels import ROOMY, Axis, EmptyText, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.grafana.rules.hours import UTILIZATION
-from kernelcast.wire.catalogue import kernel
+from kernelcast.wire import verdict
+from kernelcast.wire.catalogue import kernel, predictor
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.kernels import COLLECTIVE
 
 _WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"
 """A kernel's name up to its template arguments, parameters or hash; backslashes doubled for PromQL's string."""
+_LOADERS: Final = "more loaders, it waits for data"
 _SOON_SECONDS: Final = 3600
 """Time to a breach below which it is red."""
 
@@ -120,16 +122,49 @@ def breach(*, width: int = 8, height: int = 3, free: Collection[str] = ()) -> Pl
     return words.renamed(placed)
 
 
+def findings(*, width: int = 7, height: int = 3) -> Placed:
+    """What the predictor has found about these programs."""
+    text = PanelText(
+        "Findings",
+        "What is wrong, or soon will be, with these programs and their kernels: the probable cause, and for how long "
+        "already. All of them, with value and limit, are on Fleet.",
+        if_empty=EmptyText("none", liveness.PREDICTORS, liveness.LEARNING),
+        runbooks=("KernelcastWorkSlower", "KernelcastDegradationPredicted"),
+    )
+    chosen = ('program=~"$program"', 'kernel=~"$kernel|"')
+    since = f"min by (program, kernel, metric, cause, state) ({promql.series(predictor.FINDING_SINCE, extra=chosen)})"
+    named = f'label_replace({since}, "name", "$1", "metric", "(.+)")'
+    named = f'label_replace({named}, "name", "$1", "kernel", "{_WITHOUT_PARAMETERS}")'
+    query = Query(f"topk(3, time() - {named})", "{{name}}: {{cause}}, {{state}}")
+    axis = Axis("s", low=0, decimals=0, thresholds=((None, "orange"),))
+    return stat(text, [query], axis, named=True, width=width, height=height)
+
+
 def hints(*, width: int = 8, height: int = 3) -> Placed:
     """Tunables with open hints."""
     text = PanelText(
         "What to change",
         "Tunables with a hint that no program has kept or refused yet: the value proposed, the rule that gave it, and "
-        "the time since then. The row of hints has those that were kept.",
+        "the time since then. The row of hints has those that were kept. And programs whose steps wait for data in "
+        f"{verdict.LARGE * 100:g} % of the time or more: more or faster loaders help first.",
         if_empty=EmptyText("no hint", liveness.PREDICTORS),
     )
-    query = Query(f"topk(3, {open_since()})", "{{program}}: {{tunable}} → {{value}} ({{rule}})")
-    return stat(text, [query], Axis("s", low=0), named=True, width=width, height=height)
+    phases, data = (
+        f"sum by (program) ({promql.rate(promql.series(kernel.PHASE_SECONDS, extra=phase))})"
+        for phase in ((), ('phase="data"',))
+    )
+    queries = [
+        Query(f"topk(3, {open_since()})", "{{program}}: {{tunable}} → {{value}} ({{rule}})"),
+        Query(f"topk(2, {data} / {phases} >= {verdict.LARGE:g})", f"{{{{program}}}}: {_LOADERS}"),
+    ]
+    placed = stat(text, queries, Axis("s", low=0), named=True, width=width, height=height)
+    placed.panel.field_config["overrides"] = [
+        {
+            "matcher": {"id": "byRegexp", "options": f"/{_LOADERS}$/"},
+            "properties": [{"id": "unit", "value": "percentunit"}],
+        }
+    ]
+    return placed
 
 
 def alerts(*, width: int = 8, height: int = 3, everywhere: bool = True) -> Placed:

@@ -101,8 +101,13 @@ def _delay_now() -> Placed:
 
 
 def _up() -> Placed:
-    text = PanelText("Daemons", "Whether Prometheus could read each daemon.", runbooks=("KernelcastBridgeDown",))
-    query = Query(f'up{{job=~"{promql.SERVICE_JOBS}"}}', "{{job}} {{instance}}")
+    text = PanelText(
+        "Daemons",
+        "Whether Prometheus could read each daemon, and whether Kafka answered the bridges.",
+        runbooks=("KernelcastBridgeDown", "KernelcastKafkaUnreachable"),
+    )
+    kafka = f'label_replace(min({promql.series(bridge.KAFKA_OUTAGE)} == bool 0), "job", "Kafka", "", "")'
+    query = Query(f'up{{job=~"{promql.SERVICE_JOBS}"}} or {kafka}', "{{job}} {{instance}}")
     return state_timeline(text, [query], {"0": ("down", "red"), "1": ("up", "green")}, height=5)
 
 

@@ -87,7 +87,8 @@ def _refused(profile: Profile) -> AlertRule:
         expr=f'sum without (reason) (increase({refused}{{reason=~"limit|displaced"}}[{window}])) > 0',
         hold_seconds=0,
         severity=AlertSeverity.WARNING,
-        summary="All places at the probe socket of {{ $labels.instance }} are taken: programs were refused",
+        summary="All places at the probe socket of {{ $labels.instance }} are taken: programs were refused "
+        "{{ $value | humanize }} times within ten minutes",
         description="A node accepts 256 programs at a time. When all places are taken, the user with the most gives "
         "one up to a user who has fewer (displaced); without one the new program is refused (limit) and tries again. "
         "Refused programs continue unmeasured until then.",
@@ -124,7 +125,8 @@ def _spool_dropping(profile: Profile) -> AlertRule:
         expr=f"increase({dropped}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=0,
         severity=AlertSeverity.CRITICAL,
-        summary="The exporter at {{ $labels.instance }} loses messages from its spool: {{ $labels.reason }}",
+        summary="The exporter at {{ $labels.instance }} lost {{ $value | humanize }} messages from its spool within "
+        "five minutes: {{ $labels.reason }}",
         description="Messages were lost before Kafka had them: the oldest beyond the bound, too old, on a disk that is "
         "full or fails, truncated by a crash, or refused by Kafka. Counters are complete again with the next message; "
         "gauges have a gap.",

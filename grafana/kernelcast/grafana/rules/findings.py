@@ -35,11 +35,12 @@ _NO_KERNEL: Final = _KERNEL.replace("=", "!=", 1)
 _PAGE: Final = 'urgency="page"'
 
 _WHERE: Final = (
-    "{{ with $labels.kernel }}Kernel {{ . }} of {{ $labels.program }} on {{ end }}"
+    "{{ with $labels.kernel }}Kernel {{ . }} of {{ end }}"
+    "{{ if and $labels.kernel $labels.gpu }}{{ $labels.program }} on {{ end }}"
     "{{ if $labels.gpu }}GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
     "{{ else if $labels.rack }}Rack {{ $labels.rack }}"
     "{{ else if $labels.Hostname }}Node {{ $labels.Hostname }}"
-    "{{ else }}Program {{ $labels.program }}{{ end }}"
+    "{{ else }}{{ if not $labels.kernel }}Program {{ end }}{{ $labels.program }}{{ end }}"
 )
 _PHRASES: Final = (
     ("_TEMP$", "is", '{{ printf "%.0f" $v }} °C'),

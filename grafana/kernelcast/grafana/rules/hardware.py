@@ -1,5 +1,7 @@
 """Alerts about the GPUs: absent, hot, slowed down, nearly full or unreadable."""
 
+from collections.abc import Sequence
+
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.absence import lately
@@ -15,9 +17,12 @@ from kernelcast.grafana.rules.model import (
 )
 from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue.devices import device, gpu, health
+from kernelcast.wire.catalogue.model import Metric
 
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT = ("Hostname", "gpu")
+_NODE = ("Hostname",)
+"""Of alerts whose first step is to compare the node's GPUs."""
 _RECOVERY = (
     "{{ if eq $value 1.0 }}reset it{{ else if eq $value 2.0 }}reboot the node{{ else if eq $value 3.0 }}drain its "
     "P2P traffic{{ else if eq $value 4.0 }}drain its P2P traffic, then reset it{{ else }}action {{ $value }}{{ end }}"
@@ -37,6 +42,20 @@ _IN_SMI = (
     "the fabric is activated only with a job."
 )
 _NANOSECONDS = "1e9"
+
+
+def _asked(expr: str, of: Sequence[str] = _SUBJECT) -> str:
+    """A query in a text; each `%q` of the expression is a label of the alert, in their order, again and again."""
+    labels = [f"$labels.{label}" for label in of] * (expr.count("%q") // len(of))
+    return f'printf "{expr}" {" ".join(labels)} | query'
+
+
+def _figure(profile: Profile, row: Metric, before: str, unit: str = "", *, of: Sequence[str] = _SUBJECT) -> str:
+    """The largest value of a row of the alert's subject, with words before it; nothing where the row is not known."""
+    matchers = ", ".join(f"{label}=%q" for label in of)
+    newest = f"last_over_time({promql.name(row)}{{{matchers}}}[{duration(2 * profile.evaluation_seconds)}])"
+    query = _asked(f"max({newest})", of)
+    return f'{{{{ range {query} }}}}{before}{{{{ . | value | printf "%.0f" }}}}{unit}{{{{ end }}}}'
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
@@ -65,12 +84,14 @@ def _throttling(profile: Profile) -> AlertRule:
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.WARNING,
         summary=f"{_GPU} runs at reduced clocks {{{{ $value | humanizePercentage }}}} of the time"
-        f"{{{{ with {reasons} }}}}:{{{{ range . }}}} {{{{ .Labels.reason }}}}{{{{ end }}}}{{{{ end }}}}",
+        f"{{{{ with {reasons} }}}}:{{{{ range . }}}} {{{{ .Labels.reason }}}}{{{{ end }}}}{{{{ end }}}}"
+        f"{_figure(profile, device.GPU_TEMP, '; it has ', ' °C')}"
+        f"{_figure(profile, device.SLOWDOWN_TEMP, ', its limit is ', ' °C')}",
         description="The driver has lowered the clocks without a break, or because of temperature for more than "
         f"{limit * 100:g} % of ten minutes. The power cap, which is normal under load, is not counted.",
         action="Compare temperature and power with the node's other GPUs: thermal reasons point to fans, air flow or "
         "neighbours, a power brake to the supply. Move the job if it waits for this GPU.",
-        subject=_SUBJECT,
+        subject=_NODE,
         dashboard=GPUS,
     )
 
@@ -140,6 +161,7 @@ def _pcie_link(profile: Profile) -> AlertRule:
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.WARNING,
         summary='{{ if eq $labels.problem "lanes" }}' + f"{_GPU} has only {{{{ $value }}}} PCIe lanes"
+        f"{_figure(profile, device.PCIE_MAX_LINK_WIDTH, '; the widest link of the node can have ', of=_NODE)}"
         f"{{{{ else }}}}The PCIe link of {_GPU} sends packets again, {{{{ $value | humanize }}}} times a minute"
         "{{ end }}",
         description="The link is narrower than GPU and slot allow, or than that of another GPU of the same model, or "
@@ -147,7 +169,7 @@ def _pcie_link(profile: Profile) -> AlertRule:
         "take longer, and the link may lose lanes, or the GPU.",
         action="Look for PCIe errors (AER) in the kernel's log; reseat the card or its riser, and replace it if they "
         "return. If the slot is narrow by design (`nvidia-smi -q`, GPU Link Info), silence the alert.",
-        subject=_SUBJECT,
+        subject=_NODE,
         dashboard=GPUS,
         source="NVML API reference, nvmlDeviceGetMaxPcieLinkWidth: of device and system together; NVIDIA/DCGM, "
         "DCGM_LIMIT_MAX_PCIREPLAY_RATE: 8 replays a minute are the most that is recommended",
@@ -190,6 +212,9 @@ def _unreadable() -> AlertRule:
 
 def _memory(profile: Profile) -> AlertRule:
     limit = profile.thresholds.memory_used_ratio
+    used, window = f"{MEMORY_USED}{{Hostname=%q, gpu=%q}}", profile.window(5 * MINUTE)
+    newest = f"last_over_time({used}[{duration(2 * profile.evaluation_seconds)}])"
+    left = _asked(f"min((1 - {newest}) / (deriv({used}[{window}]) > 0))")
     return AlertRule(
         name="KernelcastGpuMemoryNearlyFull",
         who="owner of the program",
@@ -197,7 +222,9 @@ def _memory(profile: Profile) -> AlertRule:
         hold_seconds=10 * MINUTE,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.WARNING,
-        summary=f"{_GPU} uses {{{{ $value | humanizePercentage }}}} of its memory, and the use grows",
+        summary=f"{_GPU}{{{{ with $labels.pod }}}} (pod {{{{ . }}}}){{{{ end }}}} uses "
+        f"{{{{ $value | humanizePercentage }}}} of its memory, and the use grows{{{{ range {left} }}}}; full in about "
+        "{{ . | value | humanizeDuration }}{{ end }}",
         description=f"More than {limit * 100:g} % of the usable frame buffer is in use and use keeps growing. Memory "
         "that a framework allocates at start and keeps does not fire this alert.",
         action="Look at the memory pools of the programs on this GPU; free caches, or lower the batch size before "
@@ -301,7 +328,8 @@ def _idle(profile: Profile) -> AlertRule:
         expr=f"{labelled} or {joined}",
         hold_seconds=int(hours * HOUR),
         severity=AlertSeverity.INFO,
-        summary=f"{_GPU} is allocated to {{{{ $labels.namespace }}}}{{{{ $labels.hpc_job }}}} and idle",
+        summary=f"{_GPU} is allocated to {{{{ with $labels.pod }}}}pod {{{{ . }}}} of {{{{ $labels.namespace }}}}"
+        "{{ else }}job {{ $labels.hpc_job }}{{ end }} and idle",
         description=f"A pod or a job has had this GPU for more than {hours:g} h, and no kernel ran on it in that time.",
         action="Ask the owner of the pod or job whether the GPU is still needed; a notebook that was left open is the "
         "usual reason.",

@@ -30,7 +30,7 @@ def _slower(profile: Profile) -> AlertRule:
         "minutes, with the same launch configuration and versions; without one the alert does not fire.",
         action="Look at the heatmap of this kernel: a new band is a new configuration, a shifted band is a slowdown. "
         "Then check throttling on the same GPU and the same kernel on other GPUs.",
-        subject=("Hostname", "gpu", "program", "kernel"),
+        subject=("program", "kernel"),
     )
 
 
@@ -62,5 +62,5 @@ def _straggler(profile: Profile) -> AlertRule:
         "the same work in more time points to the GPU, more work to the data.{{ end }}",
         first="Compare clocks, temperature and PCIe lanes of this GPU with the others'; in the phase data its loader "
         "and storage.",
-        subject=("Hostname", "gpu", "program", "rank"),
+        subject=("program",),
     )

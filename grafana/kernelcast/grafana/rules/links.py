@@ -75,7 +75,8 @@ def _nvlink_recovers(profile: Profile) -> AlertRule:
         expr=f"max by (Hostname, gpu, UUID, link, error) ({recovered}) > 0",
         hold_seconds=0,
         severity=AlertSeverity.WARNING,
-        summary=f"NVLink {{{{ $labels.link }}}} of {_GPU} had to recover",
+        summary=f"NVLink {{{{ $labels.link }}}} of {_GPU} had to recover {{{{ $value | humanize }}}} times within an "
+        "hour",
         description="The link lost its connection and trained again within the hour; data waited in the meantime. This "
         "often happens before XID 74. The alert needs exporter.nvlink_links: all.",
         action="Compare with the other links of the GPU and with the GPU at the other end; plan to reset the GPUs, and "

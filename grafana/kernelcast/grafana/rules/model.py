@@ -196,8 +196,12 @@ class AlertRule:
         return rule
 
     def _variables(self) -> str:
-        chosen = [f"var-{label.lower()}={{{{ $labels.{label} | urlquery }}}}" for label in self.subject]
-        return "?" + "&".join(chosen) if chosen else ""
+        """The page's choices: those labels of the alert that it has."""
+        chosen = (
+            f"{{{{ with $labels.{label} }}}}var-{label.lower()}={{{{ . | urlquery }}}}&{{{{ end }}}}"
+            for label in self.subject
+        )
+        return "?" + "".join(chosen) if self.subject else ""
 
 
 @dataclass(frozen=True, slots=True)

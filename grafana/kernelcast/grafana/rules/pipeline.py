@@ -104,7 +104,7 @@ def _sweeps(profile: Profile) -> AlertRule:
         expr=_keeps_rising(promql.name(predictor.SWEEP_FAILURES), profile),
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary="Cycles of the predictor at {{ $labels.instance }} fail",
+        summary="{{ $value | humanize }} cycles of the predictor at {{ $labels.instance }} failed within five minutes",
         description="Forecasts and hints are not updated.",
         action="Read its log; a failing cycle is a defect: report it.",
         dashboard=PIPELINE,
@@ -160,7 +160,8 @@ def _dropping(profile: Profile) -> AlertRule:
         expr=f"sum without (cause) (increase({dropped}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary=f"{_DAEMON} drops messages for {{{{ $labels.topic }}}}",
+        summary=f"{_DAEMON} dropped {{{{ $value | humanize }}}} messages for {{{{ $labels.topic }}}} within five "
+        "minutes",
         description="Its queue towards Kafka is full, or Kafka refuses its messages. Totals are cumulative, so "
         "counters are complete again with the next message; gauges have gaps.",
         action="Check the brokers and the topic's limits; the daemon's log names the cause.",
@@ -176,7 +177,8 @@ def _dead_letters(profile: Profile) -> AlertRule:
         expr=f"sum without (outcome) ({promql.happened(letters, window=window, known=profile.window(HOUR))})",
         hold_seconds=0,
         severity=AlertSeverity.WARNING,
-        summary=f"{_DAEMON} sent messages of {{{{ $labels.topic }}}} to the dead-letter topic",
+        summary=f"{_DAEMON} sent {{{{ $value | humanize }}}} messages of {{{{ $labels.topic }}}} to the "
+        "dead-letter topic",
         description="Unusable messages are in kernelcast.deadletter, with the error in their headers.",
         action="Read the headers kernelcast.error and kernelcast.topic on that topic; usually a producer sends another "
         "format.",

@@ -9,6 +9,10 @@ from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import kernel
 
 _SUBJECT: Final = ("Hostname", "gpu", "program", "rank")
+_RANK: Final = (
+    "{{ with $labels.rank }}rank {{ . }} of {{ end }}{{ $labels.program }} on GPU {{ $labels.gpu }} of "
+    "{{ $labels.Hostname }}"
+)
 
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
@@ -25,8 +29,8 @@ def _overhead(profile: Profile) -> AlertRule:
         expr=f"sum without (instance) ({taken}) > {limit:g}",
         hold_seconds=10 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary="The probe takes {{ $value | humanizePercentage }} of a thread of {{ $labels.program }}",
-        description=f"The probe took more than {limit * 100:g} % of a thread's time in rank {{{{ $labels.rank }}}}.",
+        summary=f"The probe takes {{{{ $value | humanizePercentage }}}} of a thread of {_RANK}",
+        description=f"The limit is {limit * 100:g} % of a thread's time.",
         action="Measure fewer launches (a lower sampling rate), or switch the probe off in this program and report it.",
         subject=("Hostname", "gpu", "program"),
         dashboard=PIPELINE,
@@ -41,7 +45,7 @@ def _off() -> AlertRule:
         expr=f'max by (Hostname, gpu, program, rank, reason) ({state}{{state="off"}}) == 1',
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary="The probe of {{ $labels.program }} has switched itself off: {{ $labels.reason }}",
+        summary=f"The probe of {_RANK} has switched itself off: {{{{ $labels.reason }}}}",
         description="It took more of the program's time than its budget allows, or could not measure at all. The "
         "program continues; its kernels are not measured.",
         action="Read the reason. Over budget: lower the sampling rate or use CUPTI, which costs less per launch. "
@@ -59,7 +63,7 @@ def _records(profile: Profile) -> AlertRule:
         expr=f"sum without (instance) ({dropped}) > 0",
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary="The probe of {{ $labels.program }} loses activity records",
+        summary=f"The probe of {_RANK} lost {{{{ $value | humanize }}}} activity records within five minutes",
         description="CUPTI had no buffer left, records came faster than they were read, or the probe refuses reports "
         "of the program: launches and times of this program are too low.",
         action="Read the program's log: the probe gives reasons for a refusal. Else check that it has a free core.",

@@ -37,7 +37,8 @@ _AT_REST: Final = "person|ended"
 _BUSY_UTILIZATION: Final = 99
 _IDLE_POWER_RATIO: Final = 0.6
 """Power over the GPU's own level while busy, its 90th percentile of six hours, below which it computes little."""
-_SUBJECT: Final = ("Hostname", "gpu", "program", "rank")
+_SUBJECT: Final = ("program",)
+"""All ranks of the program: what is wrong with one shows beside the others."""
 
 
 def recordings() -> tuple[RuleGroup, ...]:
@@ -87,15 +88,40 @@ def by_job(ranks: str) -> str:
     return f"({ranks} * on ({_OWN}) group_left (job_id) {JOB_OF} or ({ranks} unless on ({_OWN}) {JOB_OF}))"
 
 
+_MEANINGS: Final = {
+    "stopped": "it is stopped",
+    "disk": "it waits for a disk or a file system",
+    "silent": "native code holds the interpreter's lock",
+    "person": "it waits for a person",
+    "data": "it waits for data",
+    "checkpoint": "it writes a checkpoint",
+    "ended": "its loop has ended",
+}
+"""What a state means of the rank that holds up its job."""
+_FIRST: Final = {
+    "stopped": "Find who stopped it: SIGSTOP, a debugger, or a frozen container; `kill -CONT PID`.",
+    "disk": "Look at `dmesg` and the node's mounts.",
+    "silent": "See in its stacks which native code it is in: `py-spy dump --native --pid PID`.",
+    "person": "Find the breakpoint or the prompt that waits for input.",
+    "data": "Look at its loader, the loader's workers, and their storage.",
+    "checkpoint": "Look at the file system that it writes to.",
+    "ended": "Compare its number of batches with its peers': it had fewer.",
+}
+"""And what to do first."""
 _STEPS: Final = (
     "`py-spy dump --pid PID` on the node shows where it is now; the file of stacks, where it stopped.",
-    "`stopped`: someone sent SIGSTOP, a debugger is attached, or the container is frozen; `kill -CONT PID`.",
-    "`disk`: the kernel waits for a disk or a file system; see `dmesg` and the node's mounts.",
-    "`silent`: native code holds the interpreter's lock. `person`: a breakpoint or a prompt waits for input.",
-    "`data`: the loader, its workers or their storage. `checkpoint`: the file system that it writes to.",
-    "`ended`: this rank had fewer batches than its peers.",
+    *(f"`{state}`: {first}" for state, first in _FIRST.items()),
     "End the job and start it from its last checkpoint, without the node if the cause is there.",
 )
+
+
+def _by_state(texts: dict[str, str], otherwise: str) -> str:
+    """The text of the alert's state, or that of all others."""
+    chain = [
+        f'{{{{ {"else if" if number else "if"} eq $labels.state "{state}" }}}}{text}'
+        for number, (state, text) in enumerate(texts.items())
+    ]
+    return f"{''.join(chain)}{{{{ else }}}}{otherwise}{{{{ end }}}}"
 
 
 def _elsewhere(profile: Profile) -> str:
@@ -111,15 +137,16 @@ def _holder(profile: Profile) -> AlertRule:
         expr=f"max without (source) ({HOLDER}) {_elsewhere(profile)}",
         hold_seconds=0,
         severity=AlertSeverity.CRITICAL,
-        summary=f"{who} on GPU {{{{ $labels.gpu }}}} of {{{{ $labels.Hostname }}}} holds up its job: "
-        "{{ $labels.state }} for {{ $value | humanizeDuration }}",
+        summary=f"{who} on GPU {{{{ $labels.gpu }}}} of {{{{ $labels.Hostname }}}} holds up its job for "
+        f"{{{{ $value | humanizeDuration }}}}: {_by_state(_MEANINGS, 'it is in {{ $labels.state }}')}",
         description="No rank of the job has made progress for longer than its limit. This one differs from the others, "
         "which wait for it: they are in backward, or in a phase that most of them share. "
         "{{ with $labels.stacks }}Stacks of its threads: {{ . }} on that node. {{ end }}"
         "Progress is any mark: a batch, backward, a step, the end of a measured kernel. The limit in training is 10 "
         "times the 99th percentile of its own gaps, 60 s at least; in evaluation, checkpoint, compilation and work "
         "that no mark shows 5 times the longest seen, 10 min at least.",
-        action="Look at the stacks of this rank, and at its node: state, storage, kernel log.",
+        action=_by_state(_FIRST, "Look at its node, and at its stacks."),
+        first="What its state asks for, as below; the message has it.",
         subject=_SUBJECT,
         steps=_STEPS,
     )
@@ -138,7 +165,7 @@ def _one_phase(profile: Profile) -> AlertRule:
         "them are lost. In data it is rather the storage that all of them read.",
         action="Compare the stacks of the ranks (files named in the exporters' logs): different places in the program "
         "are a mismatched collective; one place is the network.",
-        subject=("program",),
+        subject=_SUBJECT,
         steps=(
             "PyTorch: start again with `TORCH_FR_BUFFER_SIZE=2000` and `TORCH_NCCL_DUMP_ON_TIMEOUT=1`.",
             "Its flight recorder's files then name the collective and the rank that is missing.",
@@ -155,8 +182,8 @@ def _ended(profile: Profile) -> AlertRule:
         hold_seconds=0,
         severity=AlertSeverity.WARNING,
         summary="{{ with $labels.rank }}Rank {{ . }} of {{ end }}{{ $labels.program }} on GPU {{ $labels.gpu }} of "
-        "{{ $labels.Hostname }} has ended without a word",
-        description="The process was killed or has crashed: it said nothing to its exporter. Its peers get errors from "
+        "{{ $labels.Hostname }} was killed or has crashed",
+        description="The process ended without telling its exporter. Its peers get errors from "
         "their collectives and end with it. That is no job that stands still.",
         action="Look for the cause on that node: out of memory (`dmesg`, the pod's last state), an XID, a preemption.",
         subject=_SUBJECT,

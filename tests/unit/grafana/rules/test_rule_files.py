@@ -211,3 +211,17 @@ def test_a_demo_that_has_just_started_or_misses_two_scrapes_fires_no_alert() -> 
 def test_a_profile_that_does_not_exist_is_refused_with_those_that_do() -> None:
     with pytest.raises(ConfigurationError, match="production, demo"):
         rules.profile_named("staging")
+
+
+def test_a_link_sets_only_what_the_alert_has_and_one_that_compares_shows_all_to_compare() -> None:
+    """An empty variable would choose nothing: a finding about a program has no node."""
+    named = replace(rules.PRODUCTION, dashboard_url="https://g/d/kernelcast-kernels")
+    links = {alert.name: alert.to_rule(named)["annotations"]["dashboard_url"] for alert in rules.alerts(named)}
+    assert "{{ with $labels.Hostname }}var-hostname=" in links["KernelcastWorkSlower"]
+    for name in ("KernelcastStraggler", "KernelcastJobStandsStill", "KernelcastRankEnded", "KernelcastKernelSlower"):
+        assert "var-program" in links[name]
+        assert "var-rank" not in links[name]
+        assert "var-gpu" not in links[name]
+    for name in ("KernelcastGpuThrottling", "KernelcastGpuPcieLinkDegraded"):
+        assert "var-hostname" in links[name]
+        assert "var-gpu" not in links[name]

@@ -18,7 +18,7 @@ def program() -> Dashboard:
     )
     figures = (
         *(headlines.steps(), headlines.items(), headlines.peak(), headlines.standing()),
-        *(headlines.hottest(), headlines.breach(), headlines.hints()),
+        *(headlines.hottest(width=5), headlines.findings(), headlines.breach(width=5), headlines.hints(width=7)),
     )
     rows = (
         ranks.row(),
