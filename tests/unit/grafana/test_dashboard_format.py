@@ -243,7 +243,7 @@ def test_that_no_breach_is_predicted_is_said_only_where_a_predictor_can_say_so(b
         words = [options["-1"]["text"] for options in mapped if "-1" in options]
         if any("predicted" in each for each in words):
             exprs = " ".join(target["expr"] for target in panel["targets"])
-            assert re.search(r"-1 \* group\(kernelcast_forecast_judged_series[^>]*> 0", exprs), panel["title"]
+            assert re.search(r"-1 \* group\(\(kernelcast_forecast_judged_series[^>]*> 0", exprs), panel["title"]
 
 
 def test_the_row_with_words_for_an_empty_table_has_no_figure(board: dict[str, Any]) -> None:

@@ -44,13 +44,13 @@ def answering(*, width: int = 4, height: int = 3) -> Placed:
     """How many GPUs answer, and how many do not."""
     text = PanelText(
         "GPUs",
-        "GPUs that answer their exporter, and those that do not.",
+        "GPUs that answer their exporter, and those that do not. No data while Kafka does not answer the bridge.",
         runbooks=("KernelcastGpuDown",),
     )
-    up = trouble.each(gpu.GPU_UP)
+    up = liveness.current(trouble.each(gpu.GPU_UP))
     queries = [
-        Query(f"count({up} > 0) or 0 * count({up})", "answer"),
-        Query(f"count({up} == 0) or 0 * count({up})", "silent"),
+        Query(f"count(({up}) > 0) or 0 * count({up})", "answer"),
+        Query(f"count(({up}) == 0) or 0 * count({up})", "silent"),
     ]
     placed = stat(text, queries, Axis("short", low=0, decimals=0), named=True, width=width, height=height)
     placed.panel.field_config["overrides"] = [named("silent", ((None, "text"), (1, "red")))]
@@ -62,7 +62,7 @@ def idle(*, width: int = 4, height: int = 3) -> Placed:
     text = PanelText(
         "Idle but allocated",
         "GPUs that a pod or a job has, and on which no kernel ran for 15 minutes.",
-        if_empty=EmptyText("none", liveness.row(device.GPU_UTIL)),
+        if_empty=EmptyText("none", liveness.current(liveness.row(device.GPU_UTIL))),
         runbooks=("KernelcastGpuIdleAllocated",),
     )
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "orange")))
@@ -75,7 +75,7 @@ def standing(*, width: int = 4, height: int = 3) -> Placed:
         "Jobs standing still",
         "Jobs none of whose ranks has made progress for longer than its limit. The page of the program says which rank "
         "holds it up. Needs the recording rules.",
-        if_empty=EmptyText("none", liveness.GPUS),
+        if_empty=EmptyText("none", liveness.current(liveness.GPUS)),
         runbooks=("KernelcastJobStandsStill", "KernelcastJobStandsStillInOnePhase"),
     )
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "red")))

@@ -106,7 +106,7 @@ def breach(*, width: int = 8, height: int = 3, free: Collection[str] = ()) -> Pl
         "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
         "simulated paths have crossed it. Once some have, the one that crossed first, and how long ago. The predictor "
         "learns for 18 blocks of five minutes first; a demo has shorter ones.",
-        if_empty=EmptyText("none predicted", liveness.PREDICTIONS, liveness.LEARNING),
+        if_empty=EmptyText("none predicted", liveness.current(liveness.PREDICTIONS), liveness.LEARNING),
         runbooks=("KernelcastBreachImminent", "KernelcastDegradationPredicted"),
     )
     by = "Hostname, gpu, metric, cause"

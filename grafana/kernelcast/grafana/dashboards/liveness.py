@@ -33,6 +33,8 @@ LEARNING_IN_A_GRAPH: Final = Query(
 )
 """A line at 0 with these words, until the first forecast: later it would stretch the axis of the values down to 0."""
 BRIDGES: Final = promql.series(bridge.LINES)
+KAFKA_IS_OUT: Final = f"max({promql.series(bridge.KAFKA_OUTAGE)}) > 60"
+"""While Kafka does not answer, the bridge shows its series as they were, so they say nothing about now."""
 
 
 def nothing(words: str, exprs: Iterable[str], proof: str = GPUS) -> Query:
@@ -48,6 +50,11 @@ def nothing(words: str, exprs: Iterable[str], proof: str = GPUS) -> Query:
     any_row = " or ".join(f"({expr})" for expr in exprs)
     began = f"and on () group({proof} offset $__rate_interval)"
     return Query(f"0 * group({proof}) {began} unless on () ({any_row})", words)
+
+
+def current(proof: str) -> str:
+    """A proof that ends while Kafka does not answer: then "none" would be about the past."""
+    return f"({proof}) unless on () ({KAFKA_IS_OUT})"
 
 
 def row(metric: Metric) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import crossing
+from kernelcast.grafana.dashboards import crossing, liveness
 from kernelcast.grafana.dashboards.frame import ANY_NODE, OWN_ALERTS, OWNER
 from kernelcast.grafana.dashboards.hardware.devices import held_back, held_back_expr, held_back_in_short
 from kernelcast.grafana.model.panels import PanelText, Placed, States
@@ -25,6 +25,7 @@ _BY: Final = "Hostname, gpu"
 PROGRAMS: Final = ("program", "rank", "kernel")
 """Labels that are not narrowed on pages about hardware."""
 STATES: Final[States] = {
+    "9": ("not known", "text"),
     "8": ("does not answer", "red"),
     "7": ("needs recovery", "red"),
     "6": ("clocks held back", "orange"),
@@ -105,7 +106,7 @@ def worst_first(*, width: int = 14, height: int = 6) -> Placed:
     """The GPUs with the worst state first."""
     text = PanelText(
         "Worst first",
-        f"The {_ROWS} GPUs in the worst state. Temperature is of the limit at which the driver slows the GPU down; "
+        f"The {_ROWS} GPUs in the worst state; it is not known while Kafka does not answer the bridge. Temperature is of the limit at which the driver slows the GPU down; "
         "clocks are held back for the reasons given (the page of a GPU has them in full); errors are XIDs and "
         "uncorrectable memory errors in this time range; allocated is idle where a GPU has an owner and no kernel for "
         "15 minutes; a breach is when half of the simulated paths will have crossed a limit, or how long ago it was "
@@ -124,5 +125,6 @@ def worst_first(*, width: int = 14, height: int = 6) -> Placed:
         Column("Value #E", "Allocated", "none", width=71, words={"0": ("idle", "yellow")}),
     )
     breach = crossing.moment(_BY, free=PROGRAMS)
-    exprs = (state(), heat, held_back_expr(_BY), errors(), f"0 * ({idle_allocated()})", breach)
+    not_known = f"0 * ({each(gpu.GPU_UP)} and on () ({liveness.KAFKA_IS_OUT})) + 9"
+    exprs = (f"{not_known}\nor {state()}", heat, held_back_expr(_BY), errors(), f"0 * ({idle_allocated()})", breach)
     return first_rows(table(text, list(map(column, exprs)), columns, sort="State", width=width, height=height), _ROWS)
