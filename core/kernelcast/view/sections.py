@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kernelcast.view.model import HintNow, Level, Picture, Prediction, has_ended, is_idle, verdict_of
+from kernelcast.view.model import HintNow, Level, Picture, Prediction, has_ended, is_idle, runs, verdict_of
 from kernelcast.view.rates import KernelNow, ProgramNow
 from kernelcast.view.words import (
     ABSENT,
@@ -170,7 +170,7 @@ def _programs(picture: Picture) -> Section:
 
 
 def _program(one: ProgramNow) -> tuple[Cell, ...]:
-    sentence = verdict_of(one)
+    sentence = verdict_of(one) if runs(one) else ""
     shares = ", ".join(f"{phase} {percent(share)}" for phase, share in one.phases if share >= 0.005)
     word, bound, _ = sentence.partition("-bound:")
     words = f"{word}-bound: {shares}" if bound else shares
