@@ -345,7 +345,7 @@ class Recent:
 
 def _program_document(program: ProgramNow) -> dict[str, Any]:
     parts = {"phases": dict(program.phases), "regions": dict(program.regions)}
-    return {**asdict(program), **parts, "verdict": verdict_of(program)}
+    return {**asdict(program), **parts, "verdict": verdict_of(program), "runs": runs(program)}
 
 
 def verdict_of(program: ProgramNow) -> str:
@@ -357,10 +357,14 @@ def verdict_of(program: ProgramNow) -> str:
     return verdict(dict(program.phases), has_peers=program.ranks > 1)
 
 
+def runs(program: ProgramNow) -> bool:
+    """Whether a process of a program is seen at work; with a single page only one that says its phase is."""
+    return bool(program.now or program.steps_per_second or program.launches_per_second)
+
+
 def has_ended(program: ProgramNow) -> bool:
     """Whether no process of a program is there any more; its totals stay on the page."""
-    runs = program.now or program.steps_per_second or program.launches_per_second
-    return bool(program.phases) and not runs and program.steps_per_second is not None
+    return bool(program.phases) and not runs(program) and program.steps_per_second is not None
 
 
 def is_idle(program: ProgramNow) -> bool:
@@ -381,7 +385,7 @@ def _news(picture: Picture) -> tuple[News, ...]:
         ),
     ]
     for program in picture.programs:
-        sentence = "" if has_ended(program) else verdict_of(program)
+        sentence = verdict_of(program) if runs(program) else ""
         if is_idle(program):
             found.append(News("bad", f"{program.name} has made no step for {since(program.idle_seconds)}"))
         elif sentence.startswith("input-bound"):

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kernelcast.view.model import HintNow, Level, Picture, Prediction, has_ended, is_idle, verdict_of
+from kernelcast.view.model import HintNow, Level, Picture, Prediction, has_ended, is_idle, runs, verdict_of
 from kernelcast.view.rates import KernelNow, ProgramNow
 from kernelcast.view.words import (
     ABSENT,
@@ -193,7 +193,7 @@ def _programs(picture: Picture) -> Section:
 
 
 def _program(one: ProgramNow) -> tuple[Cell, ...]:
-    sentence = verdict_of(one)
+    sentence = verdict_of(one) if runs(one) else ""
     regions = _percentages(one.regions)
     shares = _percentages(share for share in one.phases if share[0] != "other" or not regions)
     word, bound, _ = sentence.partition("-bound:")

@@ -10,10 +10,12 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kernelcast.cli.app import run
-from kernelcast.cli.doctor import broker, gpu, node, software
+from kernelcast.cli.doctor import broker, gpu, node, software, surroundings
 from kernelcast.cli.doctor.result import CheckLevel, CheckResult
+from kernelcast.exporter.state import StateFile
 from kernelcast.runtime.kafka.admin import TopicState
 from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.topics import DEVICE, TOPICS
 
 WHOLE = {topic.name: TopicState(topic.name, 12, 3, topic.config) for topic in TOPICS}
@@ -214,6 +216,44 @@ def test_each_finding_is_printed_when_it_is_made(
     run(["doctor"])
 
     assert "python: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "exporter: {intervall_seconds: 5}",
+        "exporter: {to_kafka: perhaps}",
+        "exporter: {scrape: {urls: [ftp://a]}}",
+        "exporter: {nvml_recording: /nowhere/recording.json}",
+        "exporter: {kernel_log: on, state_directory: null}",
+        "exporter: {counters_file: /nowhere/counters.csv}",
+        "kafka: {bootstrap_servers: 'not_a_host:xx'}",
+        "kafka: {properties: {sasl.mechanismus: PLAIN}}",
+    ],
+)
+def test_settings_that_the_exporter_refuses_are_refused_in_the_same_words(
+    wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "kernelcast.yaml"
+    config.write_text(f"{wrong}\n")
+
+    def refused(*arguments: str) -> str:
+        assert run([*arguments, "--config", str(config)]) == 2
+        return capsys.readouterr().err
+
+    assert refused("doctor") == refused("exporter", "--check-config")
+
+
+def test_a_state_directory_that_the_exporter_cannot_use_is_refused_in_the_same_words(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for directory in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigurationError) as refused:
+            StateFile(directory).open()
+        (found,) = surroundings.check_directory(
+            "state directory", directory, needed_bytes=0, without="", setting="exporter.state_directory"
+        )
+        assert f"{found.found}; {found.remedy}" == str(refused.value)
+        assert found.wrong_settings
 
 
 @pytest.mark.parametrize("way", ["option", "file"])

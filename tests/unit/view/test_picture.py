@@ -434,6 +434,17 @@ def test_a_program_that_has_ended_says_so_and_is_no_news() -> None:
     assert "is input-bound" not in text
 
 
+def test_a_first_page_says_nothing_of_the_present_of_a_program_that_may_have_ended() -> None:
+    """It has no rates yet, and the totals of programs that ended before the exporter's restart."""
+    page = steps(300, 30.0, {"data": 15.0, "forward": 15.0})
+    shown = picture(ended(page))
+    assert "input-bound" not in drawn(shown)
+    assert "data 50 %, forward 50 %" in drawn(shown)
+    assert not shown.news
+    assert not shown.document()["programs"][0]["runs"]
+    assert "is input-bound" in drawn(picture(page)), "one that is in a phase runs"
+
+
 def ranks(slow: float) -> tuple[str, str]:
     """Two pages of three ranks that make 10 steps of 1 s between them; rank 1 works for so long outside backward."""
     own = {"0": 0.2, "1": slow, "2": 0.25}

@@ -1,14 +1,17 @@
 """`kernelcast doctor`: runs all checks of this machine, and prints each result with a remedy.
 
 Each `check_…` function of this package yields `CheckResult`s. They run one after the other on the main thread, and each
-result is printed when it is made. Those of the driver run on a thread with a time limit (`limit.within`); NVIDIA's
-libcupti is opened in a child process.
+result is printed when it is made. Before them the exporter checks its own settings, so that both refuse the same. Those
+of the driver run on a thread with a time limit (`limit.within`); NVIDIA's libcupti is opened in a child process.
 """
 
+import io
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,6 +19,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from kernelcast.cli.app import run
 from kernelcast.cli.doctor import broker, gpu, node, rows, software, surroundings
 from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.result import CheckLevel, CheckResult, ok
@@ -53,6 +57,7 @@ def doctor(  # noqa: PLR0913  its options
     ] = True,
 ) -> None:
     """Check this machine and say what to do; exits with 1 if something will not work, with 2 if Kafka refuses us."""
+    _check_as_exporter(config)
     flags = {"kafka.bootstrap_servers": bootstrap_servers}
     kafka = load("doctor", DoctorSettings, path=config, flags=flags, environ=os.environ).kafka
     own = {"socket_path": str(socket) if socket is not None else None, "to_kafka": to_kafka}
@@ -80,6 +85,19 @@ def doctor(  # noqa: PLR0913  its options
         raise typer.Exit(EXIT_CONFIGURATION if any(finding.wrong_settings for finding in failed) else EXIT_RUN_TIME)
 
 
+def _check_as_exporter(config: Path | None) -> None:
+    """Let the exporter check its settings, where it is installed; it prints what it refuses.
+
+    Raises:
+        typer.Exit: It refuses them.
+    """
+    if all(map(find_spec, software.EXTRAS["exporter"])):
+        with redirect_stdout(io.StringIO()):
+            code = run(["exporter", "--check-config", *(["--config", str(config)] if config is not None else [])])
+        if code:
+            raise typer.Exit(code)
+
+
 def _check_node(node_settings: NodeSettings) -> Iterator[CheckResult]:
     """The exporter's surroundings, as its settings name them."""
     yield from node.check_socket(node_settings.socket_path)
@@ -93,6 +111,7 @@ def _check_node(node_settings: NodeSettings) -> Iterator[CheckResult]:
         node_settings.state_directory,
         needed_bytes=STATE_BYTES,
         without="a crash resets every counter; set exporter.state_directory",
+        setting="exporter.state_directory" if "state_directory" in node_settings.model_fields_set else "",
     )
     yield from surroundings.check_directory(
         "spool",

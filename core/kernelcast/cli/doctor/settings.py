@@ -29,7 +29,7 @@ class SpoolPlace(Section):
 
 
 class NodeSettings(Section):
-    """The part of the section `exporter` that can be checked from outside; the exporter itself judges the rest."""
+    """The part of the section `exporter` that the checks need; the exporter itself judges the rest."""
 
     model_config = ConfigDict(extra="ignore")
 

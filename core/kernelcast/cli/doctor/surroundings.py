@@ -1,5 +1,6 @@
 """Checks of the exporter's node: the kubelet, a scheduler's job files, a TPU, a dcgm-exporter, its disk."""
 
+import errno
 import os
 import shutil
 import socket
@@ -12,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from kernelcast.cli.doctor.result import CheckResult, fail, ok, warn
+from kernelcast.cli.doctor.result import CheckLevel, CheckResult, fail, ok, warn
 from kernelcast.runtime.web.requests import open_url
 
 TPU_PORT: Final = 8431
@@ -131,7 +132,9 @@ def check_dcgm_exporter(url: str, *, fetch: Fetch | None = None) -> Iterator[Che
         yield ok("dcgm-exporter", "none beside us")
 
 
-def check_directory(check: str, directory: Path | None, *, needed_bytes: int, without: str) -> Iterator[CheckResult]:
+def check_directory(
+    check: str, directory: Path | None, *, needed_bytes: int, without: str, setting: str = ""
+) -> Iterator[CheckResult]:
     """Check that a directory of the exporter can be written, and that its disk has room.
 
     Args:
@@ -139,6 +142,7 @@ def check_directory(check: str, directory: Path | None, *, needed_bytes: int, wi
         directory: The directory, which need not exist; None if it is switched off.
         needed_bytes: Largest size of its content.
         without: Consequence of switching it off.
+        setting: The setting that names it, where the exporter does not start without it.
     """
     if directory is None:
         yield warn(check, "switched off", without)
@@ -146,6 +150,11 @@ def check_directory(check: str, directory: Path | None, *, needed_bytes: int, wi
     # `Path.exists` raises where a parent may not be entered.
     nearest = next((path for path in (directory, *directory.parents) if os.access(path, os.F_OK)), Path("/"))
     if not os.access(nearest, os.W_OK | os.X_OK):
+        if setting:
+            code = errno.EACCES if nearest.is_dir() else errno.EEXIST if nearest == directory else errno.ENOTDIR
+            found = f"{setting} {directory} cannot be used: {os.strerror(code)}"
+            yield CheckResult(check, CheckLevel.FAIL, found, "name one that can be written", wrong_settings=True)
+            return
         remedy = f"make {directory} for the exporter's user (the systemd unit does), or run this check as that user"
         yield warn(check, f"{directory}: user {os.getuid()} cannot write to {nearest}", remedy)
         return

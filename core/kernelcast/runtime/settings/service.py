@@ -8,19 +8,23 @@ port::
         ttl_seconds: Annotated[float, Field(ge=1), Remedy("raise it above two export intervals")] = 300.0
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from kernelcast.runtime.settings.layers import gather
-from kernelcast.runtime.settings.listen import parse_listen_address
+from kernelcast.runtime.settings.listen import MAX_PORT, parse_listen_address
 from kernelcast.runtime.settings.masking import is_secret, mask
 from kernelcast.runtime.settings.problems import Remedy, explain
 from kernelcast.wire.errors import ConfigurationError
 
 __all__ = ["KafkaSettings", "LogSettings", "Remedy", "Section", "ServiceSettings", "WebSettings", "load"]
+
+_BROKER: Final = re.compile(r"(\w+://)?(\[[\da-fA-F:.]+\]|[^\s:/\[\]]+)(:(?P<port>[0-9]{1,5}))?")
+"""As librdkafka reads one; it takes a port that is no number for 0, and retries."""
 
 
 class Section(BaseModel):
@@ -39,6 +43,14 @@ class KafkaSettings(Section):
 
     bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
     properties: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _must_name_brokers(cls, value: str) -> str:
+        brokers = [_BROKER.fullmatch(broker.strip()) for broker in value.split(",") if broker.strip()]
+        if not brokers or not all(broker and 1 <= int(broker["port"] or 1) <= MAX_PORT for broker in brokers):
+            raise ValueError(f"each broker must be HOST:PORT, with a port from 1 to {MAX_PORT}")
+        return value
 
     @field_validator("properties", mode="before")
     @classmethod

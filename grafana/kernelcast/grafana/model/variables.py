@@ -44,20 +44,12 @@ class LabelVariable:
 
     def to_json_data(self) -> dict[str, Any]:
         """Returns the variable for grafanalib's JSON encoder."""
-        query = f"label_values({self.selector}, {self.label})"
+        asked = _asked(self.name, self.title, f"label_values({self.selector}, {self.label})", _LABEL_VALUES)
         return {
-            "name": self.name,
-            "label": self.title,
-            "type": "query",
-            "datasource": dict(DATASOURCE),
-            "definition": query,
-            "query": {"qryType": _LABEL_VALUES, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
-            "refresh": REFRESH_ON_TIME_RANGE,
+            **asked,
             "sort": SORT_NATURAL,
             "regex": "",
             "hide": _HIDDEN if self.hidden else 0,
-            "skipUrlSync": False,
-            "options": [],
             **self._choice(),
         }
 
@@ -96,22 +88,29 @@ class RankedVariable:
         value = f'/[{{, ]{self.label}="(?<value>[^"]*)"'
         text = f'.*[{{, ]{self.words}="(?<text>[^"]+)"/' if self.words else "/"
         return {
-            "name": self.name,
-            "label": self.title,
-            "type": "query",
-            "datasource": dict(DATASOURCE),
-            "definition": query,
-            "query": {"qryType": _QUERY_RESULT, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
-            "refresh": REFRESH_ON_TIME_RANGE,
+            **_asked(self.name, self.title, query, _QUERY_RESULT),
             "sort": _AS_ANSWERED,
             "regex": value + text,
             "hide": 0,
-            "skipUrlSync": False,
-            "options": [],
             "multi": self.several,
             "includeAll": False,
             "current": {},
         }
+
+
+def _asked(name: str, title: str, query: str, kind: int) -> dict[str, Any]:
+    """A variable whose values are asked of Prometheus, by a `qryType` of Grafana's."""
+    return {
+        "name": name,
+        "label": title,
+        "type": "query",
+        "datasource": dict(DATASOURCE),
+        "definition": query,
+        "query": {"qryType": kind, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
+        "refresh": REFRESH_ON_TIME_RANGE,
+        "skipUrlSync": False,
+        "options": [],
+    }
 
 
 @dataclass(frozen=True, slots=True)
