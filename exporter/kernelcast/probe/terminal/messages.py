@@ -166,16 +166,19 @@ class StandardError:
 
 
 def _wrapped(line: str, descriptor: int) -> str:
-    """Break a line between words where a terminal would break it anywhere."""
+    """Break a line between words where a terminal would break it anywhere; begin below a progress bar."""
     try:
         columns = os.get_terminal_size(descriptor).columns
     except OSError:
         return line
-    if "\n" in line or not 0 < columns < len(line):
+    if "\n" in line:
         return line
+    begin = "\n" if "tqdm" in sys.modules else ""
+    if not 0 < columns < len(line):
+        return begin + line
     from textwrap import fill  # noqa: PLC0415  for a terminal only
 
-    return fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return begin + fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _stderr_file() -> tuple[int, int, int]:

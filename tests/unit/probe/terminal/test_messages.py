@@ -1,6 +1,11 @@
 """Who gets line, box and report, with streams and a clock of the test."""
 
+import fcntl
 import json
+import os
+import struct
+import sys
+import termios
 from math import inf
 from pathlib import Path
 
@@ -9,7 +14,7 @@ import pytest
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.settings import ProbeSettings
 from kernelcast.probe.switch import LAUNCH, REPORT
-from kernelcast.probe.terminal.messages import REPORT_SECONDS, UserMessages
+from kernelcast.probe.terminal.messages import REPORT_SECONDS, StandardError, UserMessages
 from kernelcast.probe.terminal.situation import Situation
 from kernelcast.probe.terminal.speaker import Speaker
 from kernelcast.probe.terminal.summary import RunSummary, summary
@@ -135,3 +140,19 @@ def test_whatever_the_summary_raises_the_program_ends_as_ever() -> None:
 
     user.messages.finish(broken)
     assert len(user.text) == 1
+
+
+def test_a_line_is_broken_between_words_and_begins_below_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "kernelcast: steps are measured; see http://127.0.0.1:19400/ or run: kernelcast top 127.0.0.1:19400"
+    reader, writer = os.openpty()
+    with os.fdopen(writer, "w") as terminal, os.fdopen(reader, "rb", buffering=0) as screen:
+        fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.delitem(sys.modules, "tqdm", raising=False)
+        StandardError().write(line)
+        shown = screen.read(4096).decode().split("\r\n")
+        assert [len(part) <= 60 for part in shown] == [True] * 3
+        assert " ".join(" ".join(shown).split()) == line
+        monkeypatch.setitem(sys.modules, "tqdm", sys)
+        StandardError().write(line)
+        assert screen.read(4096).decode() == "\r\n" + "\r\n".join(shown)
