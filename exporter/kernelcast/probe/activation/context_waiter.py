@@ -266,6 +266,6 @@ def _explain_silence(environ: Mapping[str, str], pid: int) -> None:
     if waiter is None or waiter.has_ended or is_launcher or os.getpid() != pid or hasattr(sys, "last_type"):
         return
     from kernelcast.probe.terminal.messages import UserMessages  # noqa: PLC0415  the program has ended
-    from kernelcast.probe.terminal.speaker import speaker  # noqa: PLC0415  likewise
+    from kernelcast.probe.terminal.role import launch_role  # noqa: PLC0415  likewise
 
-    UserMessages(lambda: speaker(environ, sys.modules, ""), environ).explain()
+    UserMessages(lambda: launch_role(environ, sys.modules, ""), environ).explain()

@@ -15,20 +15,26 @@ from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.settings import ProbeSettings
 from kernelcast.probe.switch import LAUNCH, REPORT
 from kernelcast.probe.terminal.messages import REPORT_SECONDS, StandardError, UserMessages
+from kernelcast.probe.terminal.role import LaunchRole
 from kernelcast.probe.terminal.situation import Situation
-from kernelcast.probe.terminal.speaker import Speaker
 from kernelcast.probe.terminal.summary import RunSummary, summary
 from kernelcast.wire.frames import Reception
 
 BEGUN = Situation(has_begun=True, reception=Reception("http://127.0.0.1:1/"))
-ALONE = Speaker(is_first_of_node=True, is_first_of_job=True, is_quiet=False)
+ALONE = LaunchRole(is_first_of_node=True, is_first_of_job=True, is_quiet=False)
 
 
 class User:
     """A user with a terminal or without, and what there is to read."""
 
     def __init__(
-        self, part: Speaker = ALONE, *, terminal: bool = True, steps: int = 3, report: Path | str = "", launch: str = ""
+        self,
+        part: LaunchRole = ALONE,
+        *,
+        terminal: bool = True,
+        steps: int = 3,
+        report: Path | str = "",
+        launch: str = "",
     ) -> None:
         environ = {LAUNCH: launch, REPORT: str(report)}
         self.text: list[str] = []
@@ -63,7 +69,7 @@ class User:
         (User(steps=0, launch="1-a"), 1, 1),
         (User(ALONE._replace(is_quiet=True), launch="1-a"), 0, 0),
         (User(ALONE._replace(is_first_of_job=False), launch="1-a"), 1, 0),
-        (User(Speaker(is_first_of_node=False, is_first_of_job=False, is_quiet=False), launch="1-a"), 0, 0),
+        (User(LaunchRole(is_first_of_node=False, is_first_of_job=False, is_quiet=False), launch="1-a"), 0, 0),
     ],
     ids=["command", "variable or start()", "no terminal", "no step", "quiet", "other node", "other rank"],
 )

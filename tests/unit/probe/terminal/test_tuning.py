@@ -12,8 +12,8 @@ from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.switch import LAUNCH, REPORT
 from kernelcast.probe.terminal.messages import UserMessages
+from kernelcast.probe.terminal.role import LaunchRole
 from kernelcast.probe.terminal.situation import Situation
-from kernelcast.probe.terminal.speaker import Speaker
 from kernelcast.probe.tuned import shapes
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.events import OutcomeState
@@ -56,7 +56,7 @@ class Run:
     def __post_init__(self) -> None:
         self.lines: list[str] = []
         messages = UserMessages(
-            lambda: Speaker(is_first_of_node=True, is_first_of_job=True, is_quiet=False),
+            lambda: LaunchRole(is_first_of_node=True, is_first_of_job=True, is_quiet=False),
             {LAUNCH: "1", REPORT: str(self.report)},
             write=self.lines.append,
         )
