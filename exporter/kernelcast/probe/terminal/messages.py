@@ -121,7 +121,11 @@ class UserMessages:
         return speaks and self._is_launched and (bool(self._report) or self._is_terminal())
 
     def explain(self) -> None:
-        """Say why there is neither line, box nor report."""
+        """Say why there is neither line, box nor report; nothing after an error, which has said what is wrong."""
+        processes = sys.modules.get("multiprocessing.process")
+        is_worker = processes is not None and processes.parent_process() is not None
+        if is_worker or hasattr(sys, "last_type"):
+            return
         role = self._find_role()
         if role.is_first_of_job and not role.is_quiet and (self._report or self._is_terminal()):
             self._write(no_step(self._report))

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import multiprocessing.process
 import os
 import struct
 import sys
@@ -97,10 +98,20 @@ def test_nothing_is_written_or_asked_before_there_is_anything_to_report() -> Non
     ],
     ids=["terminal", "report", "no terminal", "quiet", "other rank"],
 )
-def test_a_program_that_has_reported_nothing_is_told_at_its_end_what_to_call(user: User, said: str) -> None:
+def test_a_program_that_has_reported_nothing_is_told_at_its_end_what_to_call(
+    user: User, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(sys, "last_type", raising=False)  # of an earlier test that has failed
     user.messages.finish(user.summarise)
     assert said in "".join(user.text)
     assert len(user.text) == bool(said)
+
+
+def test_a_worker_of_a_program_is_not_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocessing.process, "_parent_process", object())
+    user = User()
+    user.messages.finish(user.summarise)
+    assert not user.text
 
 
 def test_a_report_is_written_while_the_program_runs_and_at_its_end(tmp_path: Path) -> None:
