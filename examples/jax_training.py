@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=200)
     steps = parser.parse_args(arguments).steps
 
-    probe.start("jax-training", source="" if jax.default_backend() == "gpu" else "simulated")
+    probe.start("jax-training")
     loss_and_gradient = jax.jit(jax.value_and_grad(loss_of))
     inputs = jax.random.normal(jax.random.key(0), (256, FEATURES))
     targets = inputs @ jnp.arange(1.0, FEATURES + 1.0)

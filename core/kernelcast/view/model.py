@@ -159,7 +159,9 @@ class Alerts:
     @classmethod
     def for_people(cls, firing: Sequence[Mapping[str, str]]) -> "Alerts":
         """The alerts for people among those that fire: no heartbeat, and none that only mutes others."""
-        kept = [one for one in firing if one.get("alertname") != HEARTBEAT and one.get("severity") != "none"]
+        kept = [
+            labels for labels in firing if labels.get("alertname") != HEARTBEAT and labels.get("severity") != "none"
+        ]
         return cls(kept, "")
 
 
@@ -232,13 +234,13 @@ class Picture:
                 "age_seconds": None if self.age_seconds is None else round(self.age_seconds, 3),
                 "rate_over_seconds": round(self.span_seconds, 3),
                 "sources": self.sources,
-                "news": [asdict(one) for one in self.news],
-                "gpus": [{"node": one.node, "gpu": one.index, **one.values} for one in self.gpus],
-                "programs": [{"program": one.name, **_program_document(one)} for one in self.programs],
-                "kernels": [asdict(one) for one in self.kernels],
-                "predictions": [asdict(one) for one in self.predictions],
+                "news": [asdict(news) for news in self.news],
+                "gpus": [{"node": shown.node, "gpu": shown.index, **shown.values} for shown in self.gpus],
+                "programs": [{"program": program.name, **_program_document(program)} for program in self.programs],
+                "kernels": [asdict(kernel) for kernel in self.kernels],
+                "predictions": [asdict(prediction) for prediction in self.predictions],
                 "no_prediction": "" if self.predictions else self.no_prediction,
-                "hints": [asdict(one) for one in self.hints],
+                "hints": [asdict(hint) for hint in self.hints],
                 "alerts": None if self.alerts is None else [dict(labels) for labels in self.alerts],
                 "alerts_unknown": self.alerts_unknown,
                 "producers": [{"job": job, "instance": instance, "up": up} for job, instance, up in self.producers],
@@ -288,7 +290,8 @@ class Recent:
         page, age, has_page = self.page, self.history.age_seconds(now_seconds), self.history.page is not None
         old = bool(self.error) or (age is not None and age > OLD_SECONDS)
         firing = self.alerts.firing
-        programs = [one for one in self.history.programs(now_seconds) if text.lower() in one.name.lower()]
+        every = self.history.programs(now_seconds)
+        programs = [program for program in every if text.lower() in program.name.lower()]
         picture = Picture(
             title=self.title,
             note=self.note,
@@ -323,10 +326,10 @@ class Recent:
             if known is None or probability > (known.probability or 0.0):
                 best[_subject(labels)] = Prediction(labels, probability)
         left = {_subject(labels): seconds for labels, seconds in page.seconds_left}
-        for subject, one in best.items():
+        for subject, prediction in best.items():
             least = STILL_PREDICTED if subject in self._predicted else PREDICTED
-            if (one.probability or 0.0) >= least:
-                shown = Prediction(one.labels, one.probability, left.get(subject))
+            if (prediction.probability or 0.0) >= least:
+                shown = Prediction(prediction.labels, prediction.probability, left.get(subject))
                 self._predicted[subject] = now_seconds, shown
             else:
                 self._predicted.pop(subject, None)
@@ -335,11 +338,11 @@ class Recent:
                 del self._predicted[subject]
 
     def _predictions(self, now_seconds: float) -> tuple[Prediction, ...]:
-        shown = {subject: one for subject, (_, one) in self._predicted.items()}
+        shown = {subject: prediction for subject, (_, prediction) in self._predicted.items()}
         for labels, crossed in self.page.crossed:
             subject, ago = _subject(labels), max(now_seconds - crossed, 0.0)
-            one = shown.get(subject, Prediction(labels))
-            shown[subject] = Prediction(one.labels, one.probability, one.seconds_left, ago)
+            prediction = shown.get(subject, Prediction(labels))
+            shown[subject] = Prediction(prediction.labels, prediction.probability, prediction.seconds_left, ago)
         return tuple(sorted(shown.values(), key=_urgency))
 
 
@@ -376,12 +379,19 @@ def is_idle(program: ProgramNow) -> bool:
 def _news(picture: Picture) -> tuple[News, ...]:
     found = [
         *_news_of_data(picture),
-        *(News(one.state[0], f"{one.node} GPU {one.index} {_gpu_words(one)}") for one in picture.gpus if one.state[0]),
+        *(
+            News(shown.state[0], f"{shown.node} GPU {shown.index} {_gpu_words(shown)}")
+            for shown in picture.gpus
+            if shown.state[0]
+        ),
         *_news_of_predictions(picture.predictions),
         *(
-            News("bad" if one.severity == "critical" else "warn", f"alert {one.short_name}: {', '.join(one.subjects)}")
-            for one in picture.alert_groups
-            if one.severity in _ALL_ALERTS
+            News(
+                "bad" if group.severity == "critical" else "warn",
+                f"alert {group.short_name}: {', '.join(group.subjects)}",
+            )
+            for group in picture.alert_groups
+            if group.severity in _ALL_ALERTS
         ),
     ]
     for program in picture.programs:
@@ -414,20 +424,22 @@ def _old_figures(picture: Picture) -> str:
     return f"these figures are {since(picture.age_seconds)} old"
 
 
-def _gpu_words(one: Gpu) -> str:
-    _, words = one.state
-    temperature, limit = one.value(device.GPU_TEMP), one.value(device.SLOWDOWN_TEMP)
+def _gpu_words(shown: Gpu) -> str:
+    _, words = shown.state
+    temperature, limit = shown.value(device.GPU_TEMP), shown.value(device.SLOWDOWN_TEMP)
     return f"is {words}: {number(temperature)} of {number(limit)} °C" if words.endswith("limit") else words
 
 
 def _news_of_predictions(predictions: Sequence[Prediction]) -> list[News]:
     found = []
-    for one in predictions:
-        crossed, cause = one.crossed_seconds_ago is not None, one.labels.get("cause", "unknown").replace("_", " ")
+    for prediction in predictions:
+        crossed = prediction.crossed_seconds_ago is not None
+        cause = prediction.labels.get("cause", "unknown").replace("_", " ")
         words = "is beyond its limit" if crossed else "will probably cross its limit"
-        when = time_left(one.seconds_left, one.crossed_seconds_ago)
-        near = one.seconds_left is not None and one.seconds_left <= NEAR_SECONDS
-        found.append(News("bad" if crossed or near else "warn", f"{subject_of(one.labels)} {words}: {cause}, {when}"))
+        subject = subject_of(prediction.labels)
+        when = time_left(prediction.seconds_left, prediction.crossed_seconds_ago)
+        near = prediction.seconds_left is not None and prediction.seconds_left <= NEAR_SECONDS
+        found.append(News("bad" if crossed or near else "warn", f"{subject} {words}: {cause}, {when}"))
     return found
 
 
@@ -439,14 +451,16 @@ def _gpus(page: ScrapedPage, text: str) -> tuple[Gpu, ...]:
 
 def _kernels(every: Sequence[KernelNow], sort: str, text: str) -> tuple[KernelNow, ...]:
     orders: dict[str, Any] = {
-        "time": lambda one: (-(one.busy_ratio or 0.0), -(one.launches * (one.before_seconds or 0.0))),
-        "change": lambda one: -(one.change_ratio or 0.0),
-        "launches": lambda one: -(one.launches_per_second or 0.0),
-        "mean": lambda one: -(one.mean_seconds or one.before_seconds or 0.0),
-        "name": lambda one: one.name,
+        "time": lambda kernel: (-(kernel.busy_ratio or 0.0), -(kernel.launches * (kernel.before_seconds or 0.0))),
+        "change": lambda kernel: -(kernel.change_ratio or 0.0),
+        "launches": lambda kernel: -(kernel.launches_per_second or 0.0),
+        "mean": lambda kernel: -(kernel.mean_seconds or kernel.before_seconds or 0.0),
+        "name": lambda kernel: kernel.name,
     }
     chosen = [
-        one for one in every if text in one.name.lower() or any(text in program.lower() for program in one.programs)
+        kernel
+        for kernel in every
+        if text in kernel.name.lower() or any(text in program.lower() for program in kernel.programs)
     ]
     return tuple(sorted(chosen, key=orders[sort]))
 
@@ -486,7 +500,7 @@ def _hints(page: ScrapedPage) -> tuple[HintNow, ...]:
     """Open hints with the expected kernel time, then the others with their last state and measured kernel time."""
     waiting = {(labels.get("program", ""), labels.get("tunable", "")): labels for labels in page.open_hints}
     found = []
-    for key in sorted({*waiting, *page.hints, *(one[:2] for one in page.outcomes)}):
+    for key in sorted({*waiting, *page.hints, *(outcome[:2] for outcome in page.outcomes)}):
         labels = waiting.get(key, {})
         answers = (state for state in _ANSWERS if page.outcomes.get((*key, state)))
         found.append(
@@ -501,23 +515,23 @@ def _hints(page: ScrapedPage) -> tuple[HintNow, ...]:
                 issued=page.hints.get(key, 0.0),
             )
         )
-    return tuple(sorted(found, key=lambda one: not one.proposed))
+    return tuple(sorted(found, key=lambda hint: not hint.proposed))
 
 
 def _without_nan(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _without_nan(one) for name, one in value.items()}
+        return {name: _without_nan(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(one) for one in value]
+        return [_without_nan(member) for member in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _urgency(one: Prediction) -> tuple[bool, bool, float, bool]:
+def _urgency(prediction: Prediction) -> tuple[bool, bool, float, bool]:
     return (
-        one.crossed_seconds_ago is None,
-        one.seconds_left is None,
-        one.seconds_left or 0.0,
-        "kernel" in one.labels,
+        prediction.crossed_seconds_ago is None,
+        prediction.seconds_left is None,
+        prediction.seconds_left or 0.0,
+        "kernel" in prediction.labels,
     )
 
 

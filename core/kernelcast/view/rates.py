@@ -254,19 +254,19 @@ def _program(
     steps = [rank.grown.steps / rank.span_seconds for rank in measured]
     items = [rank.grown.items / rank.span_seconds for rank in measured]
     timed = grown if any(steps) else totals
-    timed_steps = sum(one.steps for one in timed)
-    progress = [one.progress_seconds for one in totals if one.progress_seconds]
+    timed_steps = sum(rank_totals.steps for rank_totals in timed)
+    progress = [rank_totals.progress_seconds for rank_totals in totals if rank_totals.progress_seconds]
     return ProgramNow(
         name,
         len(ranks) or 1,
         processes,
-        max((one.steps for one in totals), default=0.0),
+        max((rank_totals.steps for rank_totals in totals), default=0.0),
         sum(steps) / len(steps) if steps else None,
-        sum(items) if items and any(one.items for one in totals) else None,
-        sum(one.seconds for one in timed) / timed_steps if timed_steps else None,
-        _phase_shares(grown if any(sum(one.phases.values()) for one in grown) else totals),
+        sum(items) if items and any(rank_totals.items for rank_totals in totals) else None,
+        sum(rank_totals.seconds for rank_totals in timed) / timed_steps if timed_steps else None,
+        _phase_shares(grown if any(sum(rank_totals.phases.values()) for rank_totals in grown) else totals),
         _region_shares(grown, sum(rank.span_seconds for rank in ranks)) or _region_shares(totals, 0.0),
-        tuple(sorted(set().union(*(one.now for one in totals)))),
+        tuple(sorted(set().union(*(rank_totals.now for rank_totals in totals)))),
         max(0.0, now_seconds - min(progress)) if progress else None,
         launches,
         _slow_rank({dict(key).get("rank", ""): rank.grown for key, rank in by_rank.items()}),
@@ -279,12 +279,12 @@ def _slow_rank(grown: Mapping[str, StepTotals]) -> SlowRank | None:
     In data-parallel training the ranks meet in backward: one that comes later waits less there, the others wait more.
     """
     own, step_seconds = {}, []
-    for rank, one in grown.items():
-        whole = sum(one.phases.values())
-        if one.steps < LEAST_STEPS or not one.phases.get("backward"):
+    for rank, increase in grown.items():
+        whole = sum(increase.phases.values())
+        if increase.steps < LEAST_STEPS or not increase.phases.get("backward"):
             return None
-        own[rank] = (whole - one.phases["backward"]) / one.steps
-        step_seconds.append(whole / one.steps)
+        own[rank] = (whole - increase.phases["backward"]) / increase.steps
+        step_seconds.append(whole / increase.steps)
     if len(own) < 2 or "" in own:
         return None
     slowest = max(own, key=lambda rank: own[rank])
@@ -303,13 +303,13 @@ def _step_increase(new: StepTotals, old: StepTotals) -> StepTotals:
 
 
 def _phase_shares(totals: Sequence[StepTotals]) -> tuple[tuple[str, float], ...]:
-    seconds = _summed(one.phases for one in totals)
+    seconds = _summed(rank_totals.phases for rank_totals in totals)
     return _shares_of(seconds, sum(seconds.values()))
 
 
 def _region_shares(totals: Sequence[StepTotals], span_seconds: float) -> tuple[tuple[str, float], ...]:
-    seconds = {name: part for name, part in _summed(one.regions for one in totals).items() if part}
-    return _shares_of(seconds, sum(one.seconds for one in totals) or span_seconds)
+    seconds = {name: part for name, part in _summed(rank_totals.regions for rank_totals in totals).items() if part}
+    return _shares_of(seconds, sum(rank_totals.seconds for rank_totals in totals) or span_seconds)
 
 
 def _summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:

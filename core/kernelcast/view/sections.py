@@ -154,23 +154,23 @@ def _gpus(picture: Picture) -> Section:
         Column("state", spare=True, grows=True),
     )
     rows = []
-    for one in picture.gpus:
-        level, words = one.state
-        power, power_limit = one.value(device.POWER_USAGE), one.value(device.POWER_LIMIT)
+    for gpu in picture.gpus:
+        level, words = gpu.state
+        power, power_limit = gpu.value(device.POWER_USAGE), gpu.value(device.POWER_LIMIT)
         at_limit: Level = "warn" if power and power_limit and power >= power_limit else ""
-        used, whole = one.memory_mib
+        used, whole = gpu.memory_mib
         full: Level = "warn" if used is not None and whole and used >= _NEARLY_FULL_RATIO * whole else ""
         rows.append(
             (
-                Cell(f"{one.node} / {one.index}"),
-                Cell(number(one.value(device.GPU_UTIL))),
+                Cell(f"{gpu.node} / {gpu.index}"),
+                Cell(number(gpu.value(device.GPU_UTIL))),
                 Cell(
-                    number(one.value(device.GPU_TEMP)),
+                    number(gpu.value(device.GPU_TEMP)),
                     level if words.endswith("limit") else "",
-                    number(one.value(device.SLOWDOWN_TEMP)),
+                    number(gpu.value(device.SLOWDOWN_TEMP)),
                 ),
                 Cell(number(power), at_limit, number(power_limit)),
-                Cell(number(one.value(device.SM_CLOCK))),
+                Cell(number(gpu.value(device.SM_CLOCK))),
                 Cell(gib(used), full, gib(whole)),
                 Cell(words, level),
             )
@@ -192,32 +192,33 @@ def _programs(picture: Picture) -> Section:
     return Section("programs", "programs", columns, tuple(map(_program, picture.programs)), _unknown(picture) or empty)
 
 
-def _program(one: ProgramNow) -> tuple[Cell, ...]:
-    sentence = verdict_of(one) if runs(one) else ""
-    regions = _percentages(one.regions)
-    shares = _percentages(share for share in one.phases if share[0] != "other" or not regions)
+def _program(program: ProgramNow) -> tuple[Cell, ...]:
+    sentence = verdict_of(program) if runs(program) else ""
+    regions = _percentages(program.regions)
+    shares = _percentages(share for share in program.phases if share[0] != "other" or not regions)
     word, bound, _ = sentence.partition("-bound:")
     words = f"{word}-bound: {shares}" if bound else shares
     level: Level = "warn" if word == "input" else ""
-    if has_ended(one):
+    if has_ended(program):
         level, words = "", f"has ended: {shares}"
-    elif one.slow_rank is not None:
+    elif program.slow_rank is not None:
         level, words = "warn", sentence
-    elif is_idle(one):
-        level, words = "bad", f"no step for {since(one.idle_seconds)}, in {', '.join(one.now)}"
+    elif is_idle(program):
+        level, words = "bad", f"no step for {since(program.idle_seconds)}, in {', '.join(program.now)}"
     elif regions:
         words = "; ".join(filter(None, (words, f"in {regions}")))
     elif not words:
-        words = f"{rate(one.launches_per_second)} kernel launches/s" if one.launches_per_second is not None else ABSENT
-    makes_steps = bool(one.steps)
+        launches = program.launches_per_second
+        words = ABSENT if launches is None else f"{rate(launches)} kernel launches/s"
+    makes_steps = bool(program.steps)
     return (
-        Cell(one.name if one.processes <= one.ranks else f"{one.name} ({one.processes} processes)"),
-        Cell(number(one.ranks)),
-        Cell(number(one.steps) if makes_steps else ABSENT),
-        Cell(rate(one.steps_per_second) if makes_steps else ABSENT),
-        Cell(rate(one.items_per_second)),
-        Cell(duration(one.step_seconds)),
-        Cell(words, level, shares=one.phases),
+        Cell(program.name if program.processes <= program.ranks else f"{program.name} ({program.processes} processes)"),
+        Cell(number(program.ranks)),
+        Cell(number(program.steps) if makes_steps else ABSENT),
+        Cell(rate(program.steps_per_second) if makes_steps else ABSENT),
+        Cell(rate(program.items_per_second)),
+        Cell(duration(program.step_seconds)),
+        Cell(words, level, shares=program.phases),
     )
 
 
@@ -230,16 +231,16 @@ def _alerts(picture: Picture) -> Section:
     rows = tuple(
         (
             Cell(
-                one.short_name,
-                _SEVERITIES.get(one.severity, ""),
-                href=f"/runbooks/{one.name}" if picture.is_bridge else "",
+                group.short_name,
+                _SEVERITIES.get(group.severity, ""),
+                href=f"/runbooks/{group.name}" if picture.is_bridge else "",
             ),
-            Cell(f"x{one.number}" if one.number > 1 else ""),
-            Cell(", ".join(one.subjects)),
+            Cell(f"x{group.number}" if group.number > 1 else ""),
+            Cell(", ".join(group.subjects)),
         )
-        for one in picture.alert_groups
+        for group in picture.alert_groups
     )
-    count = sum(one.number for one in picture.alert_groups)
+    count = sum(group.number for group in picture.alert_groups)
     title = f"alerts that fire: {count}" if count else "alerts that fire"
     unknown = f"not known: {picture.alerts_unknown}"
     return Section("alerts", title, columns, rows, unknown if picture.alerts is None else "no alert fires")
@@ -254,9 +255,10 @@ def _predictions(picture: Picture) -> Section:
         Column("P", right=True, wide=True, spare=True),
     )
     groups: dict[tuple[str, str, str], list[Prediction]] = {}
-    for one in picture.predictions:
-        state = "crossed" if one.crossed_seconds_ago is not None else ""
-        groups.setdefault((source_of(one.labels), one.labels.get("cause", ""), state), []).append(one)
+    for prediction in picture.predictions:
+        state = "crossed" if prediction.crossed_seconds_ago is not None else ""
+        key = source_of(prediction.labels), prediction.labels.get("cause", ""), state
+        groups.setdefault(key, []).append(prediction)
     rows = []
     for (source, cause, crossed), every in groups.items():
         first = every[0]
@@ -279,17 +281,17 @@ def _predictions(picture: Picture) -> Section:
 def _hints(picture: Picture) -> Section:
     columns = (Column("hint"), Column("state", grows=True))
     rows = tuple(
-        (Cell(f"{one.program} {one.tunable}"), Cell(_hint_words(one), _HINT_LEVELS.get(one.state, "")))
-        for one in picture.hints
+        (Cell(f"{hint.program} {hint.tunable}"), Cell(_hint_words(hint), _HINT_LEVELS.get(hint.state, "")))
+        for hint in picture.hints
     )
     return Section("hints", "hints", columns, rows, _unknown(picture) or "no hint on this page", few=2)
 
 
-def _hint_words(one: HintNow) -> str:
-    state = _HINT_STATES.get(one.state, one.state.replace("_", " "))
-    change = f"{one.previous} → {one.proposed}, " if one.proposed else ""
-    value = f" {one.value}" if one.value and one.state == "kept" else ""
-    for ratio, word in ((one.measured_ratio, ""), (one.expected_ratio, " expected")):
+def _hint_words(hint: HintNow) -> str:
+    state = _HINT_STATES.get(hint.state, hint.state.replace("_", " "))
+    change = f"{hint.previous} → {hint.proposed}, " if hint.proposed else ""
+    value = f" {hint.value}" if hint.value and hint.state == "kept" else ""
+    for ratio, word in ((hint.measured_ratio, ""), (hint.expected_ratio, " expected")):
         if ratio is not None:
             return f"{change}{state}{value}, kernel time x{ratio:.2f}{word}"
     return f"{change}{state}{value}"
@@ -306,25 +308,25 @@ def _kernels(picture: Picture, order: str) -> Section:
         Column("before", right=True, wide=True),
         Column("p99", right=True, wide=True, spare=True),
     )
-    known = [one.launches_per_second for one in picture.kernels if one.launches_per_second is not None]
+    known = [kernel.launches_per_second for kernel in picture.kernels if kernel.launches_per_second is not None]
     speed = f"{sum(known):,.0f} launches/s" if known else "rates after the second reading"
     title = f"kernels{order}: {len(picture.kernels)}, {speed}" if picture.kernels else "kernels"
     empty = _unknown(picture) or ("no kernel matches" if picture.all_kernels else "no kernels seen")
     return Section("kernels", title, columns, tuple(map(_kernel, picture.kernels)), empty, few=2)
 
 
-def _kernel(one: KernelNow) -> tuple[Cell, ...]:
-    ratio = one.change_ratio
+def _kernel(kernel: KernelNow) -> tuple[Cell, ...]:
+    ratio = kernel.change_ratio
     slower: Level = "" if ratio is None or ratio < SLOWER_RATIO else "bad" if ratio >= MUCH_SLOWER_RATIO else "warn"
     return (
-        Cell(one.name),
-        Cell(", ".join(one.programs)),
-        Cell(ABSENT if one.busy_ratio is None else f"{one.busy_ratio:.2f}"),
-        Cell(rate(one.launches_per_second)),
-        Cell(duration(one.mean_seconds)),
+        Cell(kernel.name),
+        Cell(", ".join(kernel.programs)),
+        Cell(ABSENT if kernel.busy_ratio is None else f"{kernel.busy_ratio:.2f}"),
+        Cell(rate(kernel.launches_per_second)),
+        Cell(duration(kernel.mean_seconds)),
         Cell(ABSENT if ratio is None else f"x{ratio:.2f}", slower),
-        Cell(duration(one.before_seconds)),
-        Cell(duration(one.p99_seconds)),
+        Cell(duration(kernel.before_seconds)),
+        Cell(duration(kernel.p99_seconds)),
     )
 
 

@@ -65,9 +65,9 @@ class Screen:
         news = _news(self.picture, 1 + min(spare, MOST_NEWS - 1), width)
         gap = [Text("")] if spare - len(news) + 1 >= len(every) else []
         yield Group(_banner(self, width), *news)
-        for one, count in zip(every, rows, strict=True):
+        for section, count in zip(every, rows, strict=True):
             if count is not None:
-                yield Group(*gap, _section(one, count, width))
+                yield Group(*gap, _section(section, count, width))
         yield Group(*map(_cut, last))
 
 
@@ -77,17 +77,19 @@ def allotted(every: Sequence[Section], lines: int | None, most_kernels: int) -> 
     Every section has its heading and a row before any has more; then each has its `few`, in the order of importance;
     then the remaining lines are given in the same order.
     """
-    wanted = [min(len(one.rows), most_kernels) if one.name == "kernels" else len(one.rows) for one in every]
+    wanted = [
+        min(len(section.rows), most_kernels) if section.name == "kernels" else len(section.rows) for section in every
+    ]
     if lines is None:
         return list(wanted)
     rows: list[int | None] = [None] * len(every)
     for upto in (lambda _: 1, lambda section: section.few, lambda section: len(section.rows)):
-        for place, one in enumerate(every):
-            if rows[place] is None and lines > 0 and (lines > 1 or not one.rows):
+        for place, section in enumerate(every):
+            if rows[place] is None and lines > 0 and (lines > 1 or not section.rows):
                 rows[place], lines = 0, lines - 1
             count = rows[place]
             if count is not None:
-                more = max(0, min(lines, min(upto(one), wanted[place]) - count))
+                more = max(0, min(lines, min(upto(section), wanted[place]) - count))
                 rows[place], lines = count + more, lines - more
     return rows
 

@@ -31,9 +31,9 @@ def verdict(phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = N
     share = {name: seconds / total_seconds for name, seconds in phase_seconds.items()}
     if share.get("data", 0.0) >= LARGE:
         return f"input-bound: {share['data'] * 100:.0f} % of the step waits for data"
-    for phase, words in BESIDE.items():
-        if share.get(phase, 0.0) >= LARGE:
-            return f"{share[phase] * 100:.0f} % of the time is {words}"
+    beside = max(BESIDE, key=lambda phase: share.get(phase, 0.0))
+    if share.get(beside, 0.0) >= LARGE:
+        return f"{share[beside] * 100:.0f} % of the time is {BESIDE[beside]}"
     if gpu_idle_ratio is not None and gpu_idle_ratio >= LARGE:
         return f"host-bound: the GPU is idle for {gpu_idle_ratio * 100:.0f} % of the time"
     return _of_training(share, has_peers=has_peers)
@@ -42,7 +42,7 @@ def verdict(phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = N
 def _of_training(share: Mapping[str, float], *, has_peers: bool) -> str:
     forward = share.get("forward", 0.0)
     if "data" not in share and forward >= LARGE:
-        return f"forward or loading data: {forward * 100:.0f} % of the step; probe.data(batches) parts them"
+        return f"forward or loading data: {forward * 100:.0f} % of the step; probe.data(batches) tells them apart"
     trains = forward + share.get("backward", 0.0)
     waits = f", data {share['data'] * 100:.0f} %" if "data" in share else ""
     if trains >= 0.5 and has_peers:

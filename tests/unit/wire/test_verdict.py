@@ -19,6 +19,7 @@ from kernelcast.wire.verdict import verdict
             None,
             "is optimizer, 34 %, data 8 %",
         ),
+        ({"evaluation": 0.5, "compilation": 0.3, "other": 0.2}, None, "50 % of the time is evaluation"),
         ({"data": 0.2, "forward": 0.3, "backward": 0.5}, None, "input-bound: 20 % of the step waits for data"),
         ({"data": 0.04, "other": 0.96}, None, "the step's own work takes 96 % of the time; its phases are not known"),
     ],
@@ -29,7 +30,7 @@ def test_the_verdict_names_the_most_important_cause(phases: dict[str, float], id
 
 def test_without_a_loader_forward_may_be_the_loading_of_data() -> None:
     said = verdict({"forward": 0.97, "backward": 0.02, "optimizer": 0.01})
-    assert said == "forward or loading data: 97 % of the step; probe.data(batches) parts them"
+    assert said == "forward or loading data: 97 % of the step; probe.data(batches) tells them apart"
 
 
 def test_with_other_ranks_backward_may_be_the_wait_for_them() -> None:

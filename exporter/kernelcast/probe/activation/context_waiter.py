@@ -258,14 +258,13 @@ def _guarded(work: Callable[[], object]) -> None:
 def _explain_silence(environ: Mapping[str, str], pid: int) -> None:
     """Say that no step was seen, at the end of a program that the command has started: it would show nothing else.
 
-    A launcher of ranks measures nothing itself, and its children have taken more time than it has. A program that
-    ends by an error has said what is wrong.
+    A launcher of ranks measures nothing itself, and its children have taken more time than it has.
     """
     waiter, times = _process.waiter, os.times()
     is_launcher = times.children_user + times.children_system > times.user + times.system
-    if waiter is None or waiter.has_ended or is_launcher or os.getpid() != pid or hasattr(sys, "last_type"):
+    if waiter is None or waiter.has_ended or is_launcher or os.getpid() != pid:
         return
     from kernelcast.probe.terminal.messages import UserMessages  # noqa: PLC0415  the program has ended
-    from kernelcast.probe.terminal.speaker import speaker  # noqa: PLC0415  likewise
+    from kernelcast.probe.terminal.role import launch_role  # noqa: PLC0415  likewise
 
-    UserMessages(lambda: speaker(environ, sys.modules, ""), environ).explain()
+    UserMessages(lambda: launch_role(environ, sys.modules, ""), environ).explain()

@@ -25,7 +25,7 @@ from kernelcast.probe.settings import (
 )
 from kernelcast.probe.switch import OFF
 from kernelcast.probe.terminal.messages import UserMessages
-from kernelcast.probe.terminal.speaker import speaker
+from kernelcast.probe.terminal.role import launch_role
 from kernelcast.probe.tunables import AnyTunable, Terms, Tunable, Value, printable_kernels
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.space import ProgramSpace, SpaceServices, SpaceTerms, make_space
@@ -145,7 +145,7 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
 
             _current.nvtx = watch_nvtx()
         messages = UserMessages(
-            lambda: speaker(os.environ, sys.modules, settings.rank), os.environ, beside.failure if beside else None
+            lambda: launch_role(os.environ, sys.modules, settings.rank), os.environ, beside.failure if beside else None
         )
         probe = Probe(settings, each_interval=beside.poll if beside else None, messages=messages)
         probe.start()

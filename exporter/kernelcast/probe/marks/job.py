@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kernelcast.probe.process.job import SIZES, job_of
 from kernelcast.probe.recording.texts import plain
 
 LOCAL_RANK: Final = (
@@ -12,7 +13,6 @@ LOCAL_RANK: Final = (
     "MV2_COMM_WORLD_LOCAL_RANK",  # MVAPICH2
     "SLURM_LOCALID",  # last: it is 0 in every program that is started without srun
 )
-WORLD_SIZE: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 MAX_CHARACTERS: Final = 128
 Rows = tuple[tuple[str, str], ...]
 
@@ -25,29 +25,15 @@ def job_rows(environ: Mapping[str, str], modules: Mapping[str, Any], precision: 
         modules: Its imported modules.
         precision: Type of the parameters that it trains; empty if that is not known.
     """
+    pod = environ.get("HOSTNAME", "") if environ.get("KUBERNETES_SERVICE_HOST") else ""
     found = {
-        "job": _job(environ),
+        "job": job_of(environ).id or pod,
         "local_rank": _first(environ, LOCAL_RANK),
-        "world_size": _first(environ, WORLD_SIZE),
+        "world_size": _first(environ, SIZES),
         "backend": _backend(modules.get("torch.distributed")),
         "precision": precision,
     }
     return tuple((name, plain(value[:MAX_CHARACTERS])) for name, value in found.items() if value)
-
-
-def _job(environ: Mapping[str, str]) -> str:
-    """The identity that the launcher gives a job: two jobs of one name differ in it.
-
-    Source: torchrun's environment variables (its run id is `none` unless one is given); Slurm's `SLURM_JOB_ID`.
-    """
-    run = environ.get("TORCHELASTIC_RUN_ID", "")
-    if run not in {"", "none"}:
-        return run
-    if slurm := environ.get("SLURM_JOB_ID"):
-        return f"{slurm}.{environ['SLURM_STEP_ID']}" if environ.get("SLURM_STEP_ID") else slurm
-    if environ.get("MASTER_ADDR") and environ.get("MASTER_PORT"):
-        return f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}"
-    return environ.get("HOSTNAME", "") if environ.get("KUBERNETES_SERVICE_HOST") else ""  # the pod's name
 
 
 def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:

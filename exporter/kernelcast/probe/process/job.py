@@ -1,13 +1,14 @@
 """The distributed job of this process, by the environment that its launcher has set: an id that its ranks share.
 
 Sources: torch.distributed.run (TORCHELASTIC_RUN_ID, MASTER_ADDR, MASTER_PORT, WORLD_SIZE), srun(1) (SLURM_JOB_ID,
-SLURM_STEP_ID, SLURM_NTASKS), Open MPI and PMIx (OMPI_COMM_WORLD_SIZE, PMIX_NAMESPACE).
+SLURM_STEP_ID, SLURM_STEP_NUM_TASKS), Open MPI and PMIx (OMPI_COMM_WORLD_SIZE, PMIX_NAMESPACE).
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-SIZES: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS")
+SIZES: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+"""Variables with the number of ranks; Slurm's is that of `srun`, not of the allocation."""
 
 
 class Job(NamedTuple):
@@ -36,7 +37,7 @@ def _id(environ: Mapping[str, str]) -> str:
     if run and run != "none":  # torchrun's default for a job without rendezvous
         return run
     if number := environ.get("SLURM_JOB_ID", ""):
-        return f"slurm-{number}.{environ.get('SLURM_STEP_ID', '')}"
-    if address := environ.get("MASTER_ADDR", ""):
-        return f"{address}:{environ.get('MASTER_PORT', '')}"
+        return f"{number}.{environ['SLURM_STEP_ID']}" if environ.get("SLURM_STEP_ID") else number
+    if environ.get("MASTER_ADDR") and environ.get("MASTER_PORT"):
+        return f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}"
     return environ.get("PMIX_NAMESPACE", "")

@@ -10,6 +10,8 @@ WIDTH: Final = 80
 _INSIDE: Final = WIDTH - 4
 _NAME: Final = 46
 """Characters of a kernel's name."""
+_TUNED_NAME: Final = 24
+"""Characters of the name of a space, which for a shape of calls is long."""
 _KEEPS: Final = "\N{NO-BREAK SPACE}"
 TUNED_LINES: Final = 3
 """Most lines about spaces and tunables."""
@@ -49,10 +51,9 @@ def _time(run: RunSummary, most: int) -> list[str]:
 
 
 def _regions(run: RunSummary) -> list[str]:
-    """Return the time of each region in a step, on one line; a region may have begun before the first step."""
+    """Return the time in each region on one line: of the whole run, with its first step, which `_time` leaves out."""
     order = sorted(run.region_seconds.items(), key=lambda region: -region[1])
-    times = [f"{_cut(_ascii(name), _NAME)} {_time_words(seconds / (run.steps or 1))}" for name, seconds in order]
-    return _listed("regions of a step" if run.steps else "regions", times, 1)
+    return _listed("regions", [f"{_cut(_ascii(name), _NAME)} {_time_words(seconds)}" for name, seconds in order], 1)
 
 
 def _listed(title: str, words: list[str], most: int) -> list[str]:
@@ -89,9 +90,12 @@ def _cost(run: RunSummary) -> str:
 
 
 def _tuned(run: RunSummary) -> list[str]:
-    lines = [f"tuned: {result.sentence()}" for result in run.tuning]
+    """Return a line for each result; a single one may take more, because its values are what a user copies."""
+    lines = [f"tuned: {_cut(_ascii(result.name), _TUNED_NAME)}: {result.words()}" for result in run.tuning]
+    if len(lines) == 1:
+        return wrap(lines[0], _INSIDE, subsequent_indent="       ")[:TUNED_LINES]
     if len(lines) > TUNED_LINES:
-        lines[TUNED_LINES - 1 :] = [f"tuned: and {len(lines) - TUNED_LINES + 1} more; --report FILE.json has all"]
+        lines[TUNED_LINES - 1 :] = [f"tuned: {len(lines) - TUNED_LINES + 1} more; --report FILE.json has all"]
     return lines
 
 

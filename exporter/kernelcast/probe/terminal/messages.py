@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from kernelcast.probe.switch import LAUNCH, REPORT
 from kernelcast.probe.terminal.announcement import Announcement
+from kernelcast.probe.terminal.role import LaunchRole
 from kernelcast.probe.terminal.situation import CALL_STEP, Situation
-from kernelcast.probe.terminal.speaker import Speaker
 
 if TYPE_CHECKING:
     from kernelcast.probe.terminal.summary import RunSummary
@@ -32,7 +32,7 @@ class UserMessages:
     """Writes for the program's user what this process is to write; never raises.
 
     Args:
-        part: Returns this process's part in the launch; called once there is something to report.
+        role: Returns this process's role in the launch; called once there is something to report.
         environ: The process's environment.
         trouble: Returns the reason why there is no exporter beside the program; None where there is to be none.
         write: Writes a line.
@@ -42,15 +42,15 @@ class UserMessages:
 
     def __init__(
         self,
-        part: Callable[[], Speaker],
+        role: Callable[[], LaunchRole],
         environ: Mapping[str, str] = os.environ,
         trouble: Callable[[], str] | None = None,
         write: Callable[[str], None] | None = None,
         is_terminal: Callable[[], bool] | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._find_part = part
-        self._part: Speaker | None = None
+        self._find_role = role
+        self._role: LaunchRole | None = None
         self._is_launched = bool(environ.get(LAUNCH))
         self._report = environ.get(REPORT, "")
         self._trouble = trouble
@@ -73,18 +73,18 @@ class UserMessages:
         """
         if not situation.has_begun:
             return inf
-        if self._part is None:
-            self._part = self._find_part()
+        if self._role is None:
+            self._role = self._find_role()
             if self.has_summary:
                 # Now, not at the end: importing dataclasses runs `exec`, after which CPython (3.11 to 3.13) has
                 # forgotten that Ctrl-C ended the program, and exits with 1 in place of SIGINT.
                 import kernelcast.probe.terminal.box  # noqa: F401, PLC0415  for the first process of a job only
         pause_seconds = inf
-        if self._part.is_first_of_node and not self._part.is_quiet:
+        if self._role.is_first_of_node and not self._role.is_quiet:
             if self._trouble is not None:
                 situation = replace(situation, starts_exporter=True, trouble=self._trouble())
             pause_seconds = self._announcement.poll(situation, ends=ends)
-        if self._report and self._part.is_first_of_job and not ends:
+        if self._report and self._role.is_first_of_job and not ends:
             left_seconds = self._report_at - self._clock()
             if left_seconds <= 0:
                 left_seconds = REPORT_SECONDS
@@ -96,7 +96,7 @@ class UserMessages:
     def finish(self, summarise: Summarise) -> None:
         """Write report and summary at the program's end, where this process is the first of the job; or why not."""
         with suppress(Exception):  # nothing here may reach the program
-            if self._part is None:
+            if self._role is None:
                 self.explain()
             if not self.has_summary:
                 return
@@ -111,19 +111,23 @@ class UserMessages:
     @property
     def has_summary(self) -> bool:
         """Whether this process is to write a summary or a report, as far as known."""
-        part = self._part
-        return self._shows() or (bool(self._report) and part is not None and part.is_first_of_job)
+        role = self._role
+        return self._shows() or (bool(self._report) and role is not None and role.is_first_of_job)
 
     def _shows(self) -> bool:
         """Whether this process shows the summary at its end."""
-        part = self._part
-        speaks = part is not None and part.is_first_of_job and not part.is_quiet
+        role = self._role
+        speaks = role is not None and role.is_first_of_job and not role.is_quiet
         return speaks and self._is_launched and (bool(self._report) or self._is_terminal())
 
     def explain(self) -> None:
-        """Say why there is neither line, box nor report."""
-        part = self._find_part()
-        if part.is_first_of_job and not part.is_quiet and (self._report or self._is_terminal()):
+        """Say why there is neither line, box nor report; nothing after an error, which has said what is wrong."""
+        processes = sys.modules.get("multiprocessing.process")
+        is_worker = processes is not None and processes.parent_process() is not None
+        if is_worker or hasattr(sys, "last_type"):
+            return
+        role = self._find_role()
+        if role.is_first_of_job and not role.is_quiet and (self._report or self._is_terminal()):
             self._write(no_step(self._report))
 
     def _write_report(self, run: "RunSummary") -> None:
@@ -166,16 +170,19 @@ class StandardError:
 
 
 def _wrapped(line: str, descriptor: int) -> str:
-    """Break a line between words where a terminal would break it anywhere."""
+    """Break a line between words where a terminal would break it anywhere; begin below a progress bar."""
     try:
         columns = os.get_terminal_size(descriptor).columns
     except OSError:
         return line
-    if "\n" in line or not 0 < columns < len(line):
+    if "\n" in line:
         return line
+    begin = "\n" if "tqdm" in sys.modules else ""
+    if not 0 < columns < len(line):
+        return begin + line
     from textwrap import fill  # noqa: PLC0415  for a terminal only
 
-    return fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return begin + fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _stderr_file() -> tuple[int, int, int]:

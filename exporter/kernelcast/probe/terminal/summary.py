@@ -152,7 +152,7 @@ def _verdict(phases: Mapping[str, float], regions: Mapping[str, float], recorder
     of_phases = verdict(phases, _idle_ratio(recorder), has_peers=bool(rank))
     if of_phases:
         return of_phases
-    if regions:
+    if len(regions) > 1:
         return f"the largest region is {max(regions, key=lambda name: regions[name])}"
     return "phases are not known; probe.data(batches) would measure the waits for data"
 

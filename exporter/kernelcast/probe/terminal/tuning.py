@@ -36,17 +36,16 @@ class TuningResult:
     planned: int | None = None
     reason: str = ""
 
-    def sentence(self) -> str:
-        """The result in one line, the most important first."""
+    def words(self) -> str:
+        """The result for people, the most important first."""
         if self.state == "kept":
-            ratio = f", {self.time_ratio:.2f} of the time" if self.time_ratio is not None else f", {EARLIER}"
-            return f"{self.name}: kept {self.value}{ratio}"
+            ratio = f"at {self.time_ratio:.2f} of the time" if self.time_ratio is not None else EARLIER
+            return f"kept {ratio}: {self.value}"
         if self.state == "unchanged":
-            return f"{self.name}: nothing was worth it; {self.value} stays"
+            return f"nothing was worth it; {self.value} stays"
         if self.reason and not self.tried:
-            return f"{self.name}: nothing is tried: {self.reason}"
-        counted = f", {self.tried} of {self.planned} configurations so far" if self.planned else ""
-        return f"{self.name}: still trying{counted}"
+            return f"nothing is tried: {self.reason}"
+        return "still trying" + (f", {self.tried} of {self.planned} configurations so far" if self.planned else "")
 
 
 def tuning_results(

@@ -7,6 +7,7 @@ import pytest
 
 from kernelcast.probe.marks.allocator import TorchAllocator
 from kernelcast.probe.marks.job import job_rows
+from kernelcast.probe.process.job import Job, job_of
 from kernelcast.probe.recording.device_recorder import AllocatorState
 
 
@@ -22,6 +23,14 @@ from kernelcast.probe.recording.device_recorder import AllocatorState
 )
 def test_two_jobs_of_one_name_differ_in_their_launchers_identity(environ: dict[str, str], job: str | None) -> None:
     assert dict(job_rows(environ, {})).get("job") == job
+
+
+def test_an_allocation_of_slurm_without_srun_is_a_job_of_one_rank() -> None:
+    """`sbatch --ntasks=8` sets the number for the allocation, in which `python` is a single process."""
+    batch = {"SLURM_JOB_ID": "5", "SLURM_NTASKS": "8"}
+    assert job_of(batch) == Job("5", 1)
+    assert job_of({**batch, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}) == Job("5.0", 4)
+    assert dict(job_rows(batch, {})) == {"job": "5"}
 
 
 def test_ranks_and_the_backend_are_given_where_they_are_known() -> None:

@@ -1,6 +1,12 @@
 """Who gets line, box and report, with streams and a clock of the test."""
 
+import fcntl
 import json
+import multiprocessing.process
+import os
+import struct
+import sys
+import termios
 from math import inf
 from pathlib import Path
 
@@ -9,21 +15,27 @@ import pytest
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.settings import ProbeSettings
 from kernelcast.probe.switch import LAUNCH, REPORT
-from kernelcast.probe.terminal.messages import REPORT_SECONDS, UserMessages
+from kernelcast.probe.terminal.messages import REPORT_SECONDS, StandardError, UserMessages
+from kernelcast.probe.terminal.role import LaunchRole
 from kernelcast.probe.terminal.situation import Situation
-from kernelcast.probe.terminal.speaker import Speaker
 from kernelcast.probe.terminal.summary import RunSummary, summary
 from kernelcast.wire.frames import Reception
 
 BEGUN = Situation(has_begun=True, reception=Reception("http://127.0.0.1:1/"))
-ALONE = Speaker(is_first_of_node=True, is_first_of_job=True, is_quiet=False)
+ALONE = LaunchRole(is_first_of_node=True, is_first_of_job=True, is_quiet=False)
 
 
 class User:
     """A user with a terminal or without, and what there is to read."""
 
     def __init__(
-        self, part: Speaker = ALONE, *, terminal: bool = True, steps: int = 3, report: Path | str = "", launch: str = ""
+        self,
+        part: LaunchRole = ALONE,
+        *,
+        terminal: bool = True,
+        steps: int = 3,
+        report: Path | str = "",
+        launch: str = "",
     ) -> None:
         environ = {LAUNCH: launch, REPORT: str(report)}
         self.text: list[str] = []
@@ -58,7 +70,7 @@ class User:
         (User(steps=0, launch="1-a"), 1, 1),
         (User(ALONE._replace(is_quiet=True), launch="1-a"), 0, 0),
         (User(ALONE._replace(is_first_of_job=False), launch="1-a"), 1, 0),
-        (User(Speaker(is_first_of_node=False, is_first_of_job=False, is_quiet=False), launch="1-a"), 0, 0),
+        (User(LaunchRole(is_first_of_node=False, is_first_of_job=False, is_quiet=False), launch="1-a"), 0, 0),
     ],
     ids=["command", "variable or start()", "no terminal", "no step", "quiet", "other node", "other rank"],
 )
@@ -86,10 +98,20 @@ def test_nothing_is_written_or_asked_before_there_is_anything_to_report() -> Non
     ],
     ids=["terminal", "report", "no terminal", "quiet", "other rank"],
 )
-def test_a_program_that_has_reported_nothing_is_told_at_its_end_what_to_call(user: User, said: str) -> None:
+def test_a_program_that_has_reported_nothing_is_told_at_its_end_what_to_call(
+    user: User, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(sys, "last_type", raising=False)  # of an earlier test that has failed
     user.messages.finish(user.summarise)
     assert said in "".join(user.text)
     assert len(user.text) == bool(said)
+
+
+def test_a_worker_of_a_program_is_not_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocessing.process, "_parent_process", object())
+    user = User()
+    user.messages.finish(user.summarise)
+    assert not user.text
 
 
 def test_a_report_is_written_while_the_program_runs_and_at_its_end(tmp_path: Path) -> None:
@@ -135,3 +157,19 @@ def test_whatever_the_summary_raises_the_program_ends_as_ever() -> None:
 
     user.messages.finish(broken)
     assert len(user.text) == 1
+
+
+def test_a_line_is_broken_between_words_and_begins_below_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "kernelcast: steps are measured; see http://127.0.0.1:19400/ or run: kernelcast top 127.0.0.1:19400"
+    reader, writer = os.openpty()
+    with os.fdopen(writer, "w") as terminal, os.fdopen(reader, "rb", buffering=0) as screen:
+        fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.delitem(sys.modules, "tqdm", raising=False)
+        StandardError().write(line)
+        shown = screen.read(4096).decode().split("\r\n")
+        assert [len(part) <= 60 for part in shown] == [True] * 3
+        assert " ".join(" ".join(shown).split()) == line
+        monkeypatch.setitem(sys.modules, "tqdm", sys)
+        StandardError().write(line)
+        assert screen.read(4096).decode() == "\r\n" + "\r\n".join(shown)

@@ -10,6 +10,7 @@ from kernelcast.probe.settings import ProbeSettings
 from kernelcast.probe.terminal.box import WIDTH, box
 from kernelcast.probe.terminal.situation import Situation
 from kernelcast.probe.terminal.summary import RunSummary, _process_peak_bytes, summary
+from kernelcast.probe.terminal.tuning import TuningResult
 from kernelcast.wire.frames import PHASES, Status
 
 SECOND_NS = 1_000_000_000
@@ -62,7 +63,7 @@ def test_regions_stand_beside_phases_and_leave_room_for_fewer_kernels() -> None:
         recorder.region(f"region {number}", 0, 0, (number + 1) * SECOND_NS // 2, 0)
         recorder.observe(f"kernel{number}", 1_000 * (number + 1))
     lines = box(summed(recorder))
-    assert lines[2].startswith("| regions of a step: region 6 318 ms, region 5 273 ms, ")
+    assert lines[2].startswith("| regions: region 6 3.5 s, region 5 3 s, ")
     assert lines[2].rstrip("| ").endswith(", ..")
     assert len(lines) == 10
     assert sum(line.startswith("| kernel") for line in lines) == 4
@@ -131,9 +132,10 @@ def test_without_phases_the_largest_region_is_named() -> None:
     recorder.report_on(0)
     for number in range(3):
         recorder.progress.advance(number * SECOND_NS)
+    recorder.region("training", 0, 0, SECOND_NS // 2, 0)
     recorder.region("loading", 0, 0, SECOND_NS, 0)
     text = "\n".join(box(summed(recorder)))
-    assert "| regions of a step: loading 333 ms " in text
+    assert "| regions: loading 1 s, training 500 ms " in text
     assert "the largest region is loading" in text
 
 
@@ -170,3 +172,20 @@ def test_a_short_run_does_not_say_what_measuring_took() -> None:
     run = summed(trained())
     assert "measuring took" in "".join(box(run))
     assert "measuring took" not in "".join(box(replace(run, running_seconds=2.0)))
+
+
+def tuned(name: str, *parameters: str) -> TuningResult:
+    return TuningResult(name, "kept", " ".join(f"{one}=128" for one in parameters), 0.5)
+
+
+def test_a_single_result_has_all_its_values_and_many_have_a_line_each() -> None:
+    run = summed(trained())
+    single = box(replace(run, tuning=(tuned("gemm.call ('PyTreeDef', 512)", *"abcdefghijkl"),)))
+    said = " ".join(line.strip("| ") for line in single if "=128" in line)
+    assert said.startswith("tuned: gemm.call ('PyTreeDef'..: kept at 0.50 of the time: a=128 b=128")
+    assert said.endswith("l=128")
+    many = box(replace(run, tuning=tuple(tuned(f"space{number}", "a") for number in range(5))))
+    lines = [line.strip("| ") for line in many if line.startswith("| tuned")]
+    assert lines[0] == "tuned: space0: kept at 0.50 of the time: a=128"
+    assert lines[2] == "tuned: 3 more; --report FILE.json has all"
+    assert len(lines) == 3

@@ -12,8 +12,8 @@ from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.switch import LAUNCH, REPORT
 from kernelcast.probe.terminal.messages import UserMessages
+from kernelcast.probe.terminal.role import LaunchRole
 from kernelcast.probe.terminal.situation import Situation
-from kernelcast.probe.terminal.speaker import Speaker
 from kernelcast.probe.tuned import shapes
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.events import OutcomeState
@@ -56,7 +56,7 @@ class Run:
     def __post_init__(self) -> None:
         self.lines: list[str] = []
         messages = UserMessages(
-            lambda: Speaker(is_first_of_node=True, is_first_of_job=True, is_quiet=False),
+            lambda: LaunchRole(is_first_of_node=True, is_first_of_job=True, is_quiet=False),
             {LAUNCH: "1", REPORT: str(self.report)},
             write=self.lines.append,
         )
@@ -96,7 +96,7 @@ def test_a_kept_configuration_is_named_with_its_share_of_the_time(program: Run, 
     result, line = program.end()
     assert (result["name"], result["state"]) == ("conv.convolve", "kept")
     assert result["time_ratio"] == pytest.approx(0.5, abs=0.01)
-    assert line == f"tuned: conv.convolve: kept {result['value']}, 0.50 of the time"
+    assert line == f"tuned: conv.convolve: kept at 0.50 of the time: {result['value']}"
     assert result["value"].startswith("block_x=32 block_y=")
 
 
@@ -121,8 +121,8 @@ def test_a_configuration_of_an_earlier_run_is_said_to_be_one(tmp_path: Path, clo
         program = Run(tmp_path / "run.json", str(tmp_path / "tuning"))
         called(program.probe, clock, calls, {16: 0.01, 32: 0.005})
         lines.append(program.end()[1])
-    assert lines[0].endswith(", 0.50 of the time")
-    assert lines[1] == lines[0].replace("0.50 of the time", "by an earlier run")
+    assert "kept at 0.50 of the time: block_x=32" in lines[0]
+    assert lines[1] == lines[0].replace("at 0.50 of the time", "by an earlier run")
 
 
 def test_a_space_that_may_not_be_searched_says_why(tmp_path: Path, clock: Clock) -> None:
@@ -140,7 +140,7 @@ def test_a_tunables_value_of_an_earlier_run_is_named(tmp_path: Path) -> None:
     second = Run(tmp_path / "run.json", folder)
     assert second.probe.tunable("block", [64, 128], 64).value == 128
     second.probe.step()
-    assert second.end()[1] == "tuned: block: kept 128, by an earlier run"
+    assert second.end()[1] == "tuned: block: kept by an earlier run: 128"
 
 
 @pytest.fixture

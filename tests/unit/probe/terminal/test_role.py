@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kernelcast.probe.terminal.speaker import speaker
+from kernelcast.probe.terminal.role import launch_role
 
 
 def distributed(rank: int) -> dict[str, Any]:
@@ -37,10 +37,10 @@ def child(*identity: int) -> dict[str, Any]:
 def test_the_first_process_of_a_node_writes_lines_and_the_first_of_the_job_the_summary(
     environ: dict[str, str], modules: dict[str, Any], rank: str, expected: tuple[bool, bool]
 ) -> None:
-    assert speaker(environ, modules, rank) == (*expected, False)
+    assert launch_role(environ, modules, rank) == (*expected, False)
 
 
 def test_the_user_and_a_run_of_pytest_silence_it() -> None:
-    assert speaker({"KERNELCAST_QUIET": "1"}, {}, "").is_quiet
-    assert not speaker({"KERNELCAST_QUIET": "0"}, {}, "").is_quiet
-    assert speaker({}, {"pytest": pytest}, "").is_quiet
+    assert launch_role({"KERNELCAST_QUIET": "1"}, {}, "").is_quiet
+    assert not launch_role({"KERNELCAST_QUIET": "0"}, {}, "").is_quiet
+    assert launch_role({}, {"pytest": pytest}, "").is_quiet

@@ -9,8 +9,8 @@ from kernelcast.probe.switch import OFF
 QUIET: Final = "KERNELCAST_QUIET"
 
 
-class Speaker(NamedTuple):
-    """A process's part in a launch.
+class LaunchRole(NamedTuple):
+    """What a process of a launch writes.
 
     Attributes:
         is_first_of_node: Whether it writes lines.
@@ -23,8 +23,8 @@ class Speaker(NamedTuple):
     is_quiet: bool
 
 
-def speaker(environ: Mapping[str, str], modules: Mapping[str, Any], rank: str) -> Speaker:
-    """Return the part of a process.
+def launch_role(environ: Mapping[str, str], modules: Mapping[str, Any], rank: str) -> LaunchRole:
+    """Return the role of a process.
 
     Ranks come from the launcher's environment, else from `torch.distributed`. A child of `multiprocessing` without a
     rank is the first only where it is its parent's first child. A run of pytest is quiet.
@@ -34,13 +34,13 @@ def speaker(environ: Mapping[str, str], modules: Mapping[str, Any], rank: str) -
         modules: Its imported modules.
         rank: Its rank as the probe reports it; empty where that is not known.
 
-    >>> speaker({"LOCAL_RANK": "0"}, {}, "8")
-    Speaker(is_first_of_node=True, is_first_of_job=False, is_quiet=False)
+    >>> launch_role({"LOCAL_RANK": "0"}, {}, "8")
+    LaunchRole(is_first_of_node=True, is_first_of_job=False, is_quiet=False)
     """
     rank = rank or _distributed_rank(modules.get("torch.distributed")) or _number_of_child(modules)
     local = next((environ[name] for name in LOCAL_RANK if environ.get(name)), rank)
     is_quiet = environ.get(QUIET, "").lower() not in OFF or "pytest" in modules
-    return Speaker(local in {"", "0"}, rank in {"", "0"}, is_quiet)
+    return LaunchRole(local in {"", "0"}, rank in {"", "0"}, is_quiet)
 
 
 def _distributed_rank(distributed: Any) -> str:
