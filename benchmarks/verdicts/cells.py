@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from math import exp, sqrt
+from math import exp, pi, sin, sqrt
 from random import Random
 from statistics import fmean, median
 from typing import Any, Final, NamedTuple
@@ -172,6 +172,94 @@ def unsynchronised(every: int) -> Callable[[Random, float], Step]:
     return make
 
 
+def rhythm(deviation: float, day: int) -> Callable[[Random, float], Step]:
+    """Log-normal times on a level that follows the hours of a day of some steps, with a jump at each end of work."""
+
+    def make(random: Random, change: float) -> Step:
+        step = [random.randrange(day)]
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            step[0] += 1
+            hour = 24 * (step[0] % day) / day
+            level = 1 + 0.12 * sin(pi * hour / 12) ** 2 + (0.06 if 9 <= hour < 17 else 0.0)
+            return level * exp(random.gauss(-deviation * deviation / 2, deviation)) * (1 + change * new)
+
+        return seconds
+
+    return make
+
+
+def tenant(size: float, shape: float) -> Callable[[Random, float], Step]:
+    """A neighbour works and rests for times of a Pareto distribution, so that busy times cluster at every scale."""
+
+    def make(random: Random, change: float) -> Step:
+        state = [0.0, 0.0]
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            if state[1] <= 0:
+                state[:] = [1 - state[0], min(5000.0, (4.0 if state[0] else 16.0) * random.paretovariate(shape))]
+            state[1] -= 1
+            return (size if state[0] else 1.0) * exp(random.gauss(0, 0.03)) * (1 + change * new)
+
+        return seconds
+
+    return make
+
+
+def clocks(levels: tuple[float, ...], dwell: float) -> Callable[[Random, float], Step]:
+    """The clock has some levels, and stays on one for some steps on average, whatever arm runs."""
+
+    def make(random: Random, change: float) -> Step:
+        state = [random.choice(levels)]
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            if random.random() < 1 / dwell:
+                state[0] = random.choice(levels)
+            return state[0] * exp(random.gauss(0, 0.01)) * (1 + change * new)
+
+        return seconds
+
+    return make
+
+
+def warming(stages: tuple[tuple[int, float], ...]) -> Callable[[Random, float], Step]:
+    """After each change of the arm, caches become warm in stages: the steps up to a number take some times as long."""
+
+    def make(random: Random, change: float) -> Step:
+        state = {"arm": False, "since": 10**6}
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            state["since"] = 0 if new != state["arm"] else state["since"] + 1
+            state["arm"] = new
+            cold = next((factor for until, factor in stages if state["since"] < until), 1.0)
+            return cold * exp(random.gauss(0, 0.02)) * (1 + change * new)
+
+        return seconds
+
+    return make
+
+
+def pareto(rate: float, shape: float, longest: float, new_rate: float | None = None) -> Callable[[Random, float], Step]:
+    """One step in 1 / `rate` takes Pareto's times as long, at most `longest` times; with `new_rate` other ones.
+
+    A candidate with another rate has the mean of the kept value, times 1 + `change`: its usual steps are faster.
+    """
+    # The mean of a Pareto variable that is cut at `longest`.
+    mean_long = float(shape - longest ** (1 - shape)) / (shape - 1)
+
+    def make(random: Random, change: float) -> Step:
+        rates = (rate, rate if new_rate is None else new_rate)
+        means = [1 + one * (mean_long - 1) for one in rates]
+
+        def seconds(new: bool) -> float:  # noqa: FBT001
+            times = min(longest, random.paretovariate(shape)) if random.random() < rates[new] else 1.0
+            return times * exp(random.gauss(0, 0.02)) * means[0] / means[new] * (1 + change * new)
+
+        return seconds
+
+    return make
+
+
 def _periodic(period: int) -> Callable[[Random, float], Step]:
     return _level(lambda step, _: 1.1 if step % period == 0 else 1.0)
 
@@ -187,6 +275,14 @@ NOISES: Final[dict[str, Callable[[Random, float], Step]]] = {
     "bimodal": _level(lambda _, random: 2.0 if random.random() < 0.2 else 1.0),
     "burst": bursts(1.5, 0.02, 0.1),
 }
+OTHERS: Final[dict[str, Callable[[Random, float], Step]]] = {
+    "rhythm": rhythm(0.08, 3000),
+    "tenant": tenant(1.4, 1.2),
+    "clocks": clocks((1.0, 1.18), 40),
+    "warming": warming(((2, 1.4), (5, 1.2), (12, 1.1))),
+    "pareto": pareto(0.1, 1.8, 6.0),
+}
+"""Noises for which no limit of the judge was chosen."""
 LATE_HARM: Final = 200
 
 CELLS: Final[dict[str, Cell]] = {
@@ -199,10 +295,14 @@ CELLS: Final[dict[str, Cell]] = {
     "late20_harm": Cell(0.10, late(20, 0.95)),
     "late200_harm": Cell(0.10, late(LATE_HARM, 0.95)),
     **{f"{name}_0": Cell(0.0, make) for name, make in NOISES.items()},
+    **{f"{name}_0": Cell(0.0, make) for name, make in OTHERS.items()},
+    "pareto_rate_0": Cell(0.0, pareto(0.05, 1.8, 6.0, 0.12)),
     "sigma25_0": Cell(0.0, jitter(0.25)),
     "tails_both_0": Cell(0.0, tail(1.0, 1 / 30, 6, 1 / 30)),
     # found
     **{f"{name}_5": Cell(-0.05, make) for name, make in NOISES.items() if name not in ("bimodal", "burst")},
+    **{f"{name}_5": Cell(-0.05, OTHERS[name]) for name in ("rhythm", "clocks", "warming")},
+    **{f"{name}_10": Cell(-0.10, OTHERS[name]) for name in ("tenant", "pareto")},
     "sigma25_10": Cell(-0.10, jitter(0.25)),
     "burst_10": Cell(-0.10, bursts(1.5, 0.02, 0.1)),
     "bimodal_10": Cell(-0.10, NOISES["bimodal"]),

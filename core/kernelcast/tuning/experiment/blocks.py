@@ -6,7 +6,7 @@ that a steady drift cancels out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp, sqrt
+from math import comb, exp, inf, sqrt
 from statistics import fmean, median, stdev
 from typing import Final, NamedTuple
 
@@ -27,6 +27,8 @@ LONG_SETTLING: Final = 6
 """Launches before a configuration has settled from which on looks are compared, too.
 
 Before, they are left out, because drift within them is large; their long launches count."""
+SIGN_ERROR: Final = 0.005
+"""Error of the test of signs: all of 8 pairs, or 19 of 24."""
 MEDIAN_ERROR: Final = 1.25
 """Standard error of a median over that of a mean, for normal noise."""
 
@@ -123,11 +125,25 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
 
 
 class Look(NamedTuple):
-    """Log-ratio of the later halves of long slots, and its standard error."""
+    """Log-ratio of the later halves of long slots, its standard error, and the log-ratios of the pairs of slots."""
 
     log_ratio: float
     error: float
-    pairs: int
+    differences: list[float]
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs of slots."""
+        return len(self.differences)
+
+    def mostly(self, *, above: float = inf, below: float = -inf) -> bool:
+        """Whether so many pairs are above or below a log-ratio that it is no chance, by the exact test of signs.
+
+        The level can jump within a pair, as where the clock is throttled; signs are right also then.
+        """
+        beyond = sum(one > above or one < below for one in self.differences)
+        chances = sum(comb(self.pairs, number) for number in range(beyond, self.pairs + 1))
+        return chances <= SIGN_ERROR * 2.0**self.pairs
 
 
 def look(blocks: Sequence[OpenBlock], noise: float) -> Look | None:
@@ -154,7 +170,7 @@ def look(blocks: Sequence[OpenBlock], noise: float) -> Look | None:
     own = noise * sqrt(1.5 / median(launches))
     middle = median(differences)  # the level can jump within a pair
     spread = SCALE_OF_MEDIAN * median([abs(one - middle) for one in differences])
-    return Look(middle, MEDIAN_ERROR * max(own, spread) / sqrt(pairs), pairs)
+    return Look(middle, MEDIAN_ERROR * max(own, spread) / sqrt(pairs), differences)
 
 
 def _order(half: Sequence[LaunchRecord]) -> tuple[Arm, Arm]:

@@ -31,12 +31,10 @@ LONGEST_SETTLING: Final = 33
 """Launches after a change that are left out at most."""
 LOOK_ERRORS: Final = 1.5
 """Standard errors by which long slots must say that a candidate is faster, or that it gains what is looked for."""
-CLEAR_ERRORS: Final = 5.0
-"""Standard errors by which they must differ from short ones to say the contrary."""
-MIN_PAIRS: Final = 4
-"""Pairs of long slots that can say the contrary."""
-MOST_PAIRS: Final = 8
-"""Pairs from which on their mean is taken as it is."""
+MANY_PAIRS: Final = 8
+"""Pairs of long slots from which on their middle says that they are the same, and their signs can say the contrary."""
+MOST_PAIRS: Final = 24
+"""Pairs from which on their middle says the contrary, too."""
 ANALYSE_EVERY: Final = 1.2
 """Growth of the compared launches between two interim analyses, which take processor time in the program."""
 
@@ -355,19 +353,18 @@ def _compare_look(long: Look | None, ratio: float, minimum_gain: float, *, is_fa
     """Compare long slots with the ratio of short ones, by which a candidate is faster, or not faster enough."""
     if long is None:
         return LookSays.SAME
-    is_sure = long.pairs >= MOST_PAIRS
-    errors = 0.0 if is_sure else LOOK_ERRORS * long.error
-    half = log(ratio) / 2
+    errors = 0.0 if long.pairs >= MANY_PAIRS else LOOK_ERRORS * long.error
+    half, gain = log(ratio) / 2, log(1 - minimum_gain)
     if is_faster:
-        if long.log_ratio <= half and long.log_ratio + errors <= 0:
-            return LookSays.SAME
-        is_contrary = long.log_ratio > half
+        is_same = long.log_ratio <= half and long.log_ratio + errors <= 0
+        is_contrary = long.mostly(above=half)
     else:
-        if long.log_ratio + errors > log(1 - minimum_gain):
-            return LookSays.SAME
-        is_contrary = True
-    is_clear = is_sure or abs(long.log_ratio - log(ratio)) > CLEAR_ERRORS * long.error
-    return LookSays.CONTRARY if is_contrary and is_clear and long.pairs >= MIN_PAIRS else LookSays.NEITHER
+        is_same = long.log_ratio + errors > gain
+        is_contrary = long.mostly(below=gain)
+    if is_same:
+        return LookSays.SAME
+    is_contrary = long.pairs >= MOST_PAIRS or (long.pairs >= MANY_PAIRS and is_contrary)
+    return LookSays.CONTRARY if is_contrary else LookSays.NEITHER
 
 
 def _ratio(log_ratio: float) -> float:

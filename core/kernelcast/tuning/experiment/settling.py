@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from kernelcast.tuning.experiment.arms import Arm
 from kernelcast.tuning.experiment.evidence import SCALE_OF_MEDIAN
+from kernelcast.tuning.experiment.noise import MEDIAN_ERROR
 
 BEGINNINGS: Final = (2, 3, 5, 9, 17, 33)
 """The launches of a stay before these positions, without the first, are compared with the later half of the stay."""
@@ -21,7 +22,7 @@ ERRORS: Final = 4.0
 FEW_STAYS: Final = 10.0
 MIN_STAYS: Final = 4
 TREND_ERRORS: Final = 4.0
-"""Standard errors from which on the level changes steadily."""
+"""Standard errors from which on the level changes steadily, for many stays."""
 
 
 Times = Sequence[float | None]
@@ -42,7 +43,7 @@ def settled_after(stays: Sequence[Stay], noise: float, least: int) -> int:
         noise: Standard deviation of log times.
         least: The number to return at least.
     """
-    found, trend = least, _trend(stays)
+    found, trend = least, _trend(stays, noise)
     for end in BEGINNINGS:
         long = [stay for stay in stays if len(stay.times) >= 2 * end]
         for arm in Arm:
@@ -67,18 +68,22 @@ def _difference(times: Times, end: int, trend: float) -> float | None:
     return first - later - trend * ((1 + end) / 2 - (half + len(times)) / 2)
 
 
-def _trend(stays: Sequence[Stay]) -> float:
+def _trend(stays: Sequence[Stay], noise: float) -> float:
     """Return the change of log times a launch within the later halves of stays; 0 where noise explains it.
 
     It is the median of the longest stays, because the level can jump in one of them, as where the clock is throttled.
     """
     longest = max((len(times) for _, times in stays), default=0)
-    slopes = [one for _, times in stays if 2 * len(times) > longest and (one := _slope(times)) is not None]
+    longer = [times for _, times in stays if 2 * len(times) > longest]
+    slopes = [one for times in longer if (one := _slope(times)) is not None]
     if len(slopes) < MIN_STAYS:
         return 0.0
     trend = median(slopes)
-    spread = SCALE_OF_MEDIAN * median([abs(slope - trend) for slope in slopes])
-    return trend if abs(trend) > TREND_ERRORS * spread / sqrt(len(slopes)) else 0.0
+    quarter = max(1, min(map(len, longer)) // 4)  # as of `_slope`: two medians of a quarter, a quarter apart
+    own = MEDIAN_ERROR * noise * sqrt(2 / quarter) / quarter
+    spread = max(own, SCALE_OF_MEDIAN * median([abs(slope - trend) for slope in slopes]))
+    limit = (TREND_ERRORS + FEW_STAYS / len(slopes)) * spread / sqrt(len(slopes))
+    return trend if abs(trend) > limit else 0.0
 
 
 def _slope(times: Times) -> float | None:
