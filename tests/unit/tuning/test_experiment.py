@@ -8,6 +8,7 @@ import pytest
 
 from kernelcast.tuning.experiment import Arm, Decision, Experiment, ExperimentVerdict, Rules
 from kernelcast.tuning.experiment.evidence import log_e_value
+from kernelcast.tuning.experiment.settling import Stay, settled_after
 
 Noise = Callable[[int, Random], float]
 
@@ -34,7 +35,7 @@ def steady(_step: int, random: Random) -> float:
     return exp(random.gauss(0, 0.005))
 
 
-def decisions(gain: float, noise: Noise, trials: int = 12) -> list[Decision]:
+def decisions(gain: float, noise: Noise, trials: int = 24) -> list[Decision]:
     return [run(gain, noise, seed=seed).decision for seed in range(trials)]
 
 
@@ -51,12 +52,45 @@ NOISES: dict[str, Noise] = {
 }
 
 
+WIDE: dict[str, tuple[Noise, int]] = {
+    "a clock that is throttled for 150 of 450 steps": (
+        lambda step, random: (1.3 if step // 150 % 3 == 0 else 1.0) * exp(random.gauss(0, 0.02)),
+        43,
+    ),
+    "noise of 10 %": (lambda _step, random: exp(random.gauss(0, 0.1)), 12),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_long_slots_in_which_the_level_jumps_do_not_hide_a_gain(name: str) -> None:
+    """Of 45 seeds this one ended without a verdict: few long slots, or few long stays, seemed to say the contrary."""
+    noise, seed = WIDE[name]
+    verdict = run(0.05, lambda step, random: noise(step + 137 * seed, random), seed=seed)
+    assert verdict.decision is Decision.KEPT
+
+
+def test_noise_in_a_few_long_stays_is_neither_a_trend_nor_settling() -> None:
+    """In 9 of these 150, chance was taken for a trend, which made the beginning of each stay seem different."""
+    for seed in range(150):
+        random = Random(seed)
+        stays = [Stay(Arm.CANDIDATE, [random.gauss(0, 0.1) for _ in range(129)]) for _ in range(4)]
+        assert settled_after(stays, 0.1, 1) == 1
+
+
+def test_a_steady_trend_is_not_taken_for_settling_and_settling_is_found() -> None:
+    random = Random(1)
+    rising = [Stay(Arm.CANDIDATE, [0.002 * step + random.gauss(0, 0.01) for step in range(129)]) for _ in range(4)]
+    assert settled_after(rising, 0.01, 1) == 1
+    cold = [Stay(Arm.CANDIDATE, [0.3 * (step < 9) + random.gauss(0, 0.01) for step in range(129)]) for _ in range(4)]
+    assert settled_after(cold, 0.01, 1) >= 9
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOISES)
 def test_a_useless_or_worse_candidate_is_not_kept_and_a_gain_of_five_percent_is(name: str) -> None:
     assert Decision.KEPT not in decisions(0.0, NOISES[name])
     assert Decision.KEPT not in decisions(-0.03, NOISES[name])
-    assert decisions(0.05, NOISES[name]).count(Decision.KEPT) >= 11
+    assert decisions(0.05, NOISES[name]).count(Decision.KEPT) >= 23
 
 
 def test_a_gain_is_found_where_work_per_step_varies_by_thirty_percent() -> None:
@@ -291,7 +325,7 @@ def test_a_clock_that_is_throttled_from_time_to_time_hides_no_gain() -> None:
             return exp(random.gauss(0, 0.02)) * (1.3 if (step + offset) // 150 % 3 == 0 else 1.0)
 
         decided.append(run(0.05, throttled, seed=seed).decision)
-    assert decided.count(Decision.KEPT) >= 18
+    assert decided.count(Decision.KEPT) == 20
 
 
 def test_a_candidate_with_the_noise_of_two_speeds_is_not_dropped_after_three_blocks() -> None:

@@ -52,7 +52,7 @@ def bursts(typical: float) -> Make:
 
 LOWER = {
     "long launches are shorter": tails((1.0, 0.02, 2.0), (1.0, 0.02, 3.0)),
-    "long launches are rarer, and the mean is as before": tails((1.02, 0.005, 3.0), (1.0, 0.02, 3.0)),
+    "long launches are rarer, and the mean is as before": tails((1.02, 0.003, 3.0), (1.0, 0.02, 3.0)),
     "all launches are shorter": tails((0.95, 0.0, 1.0), (1.0, 0.0, 1.0)),
     "all are shorter, beside a neighbour in bursts": bursts(0.9),
 }

@@ -84,12 +84,12 @@ def test_failing_configurations_cost_little_and_do_not_hide_a_good_region_beside
         return None if work > 12 else 1 + (work - best_work) ** 2 / 8
 
     share = sum(fails(space.configuration(one)) is None for one in space.ordinals) / len(space)
-    runs = [list(visits(GuidedSearch(space, seed=seed), space, fails, 80)) for seed in range(3)]
+    runs = [list(visits(GuidedSearch(space, seed=seed), space, fails, 80)) for seed in range(6)]
     assert all(min(cost for _, cost in run if cost) < 1.002 for run in runs)
     late = [cost for run in runs for _, cost in run[40:]]
     assert share > 0.35
     if best_work == 10.0:
-        assert sum(cost is None for cost in late) / len(late) < share / 3
+        assert sum(cost is None for cost in late) / len(late) < share / 4
 
 
 def test_all_configurations_may_fail() -> None:

@@ -310,7 +310,7 @@ class Comparison:
 
     def _judge_percentile(self, found: PercentileEvidence, *, last: bool) -> None:
         least = 1 - self._rules.minimum_gain
-        if found.estimate <= least and found.is_below(1.0):
+        if found.estimate <= least and found.is_lower:
             self._conclude(ComparisonDecision(Decision.KEPT, "proved faster at the 99th percentile", last=last))
         elif found.is_above(least):
             reason = f"a gain of {self._rules.minimum_gain:.1%} at the 99th percentile is excluded"

@@ -21,6 +21,8 @@ from kernelcast.tuning.experiment.schedule import BlockKind
 
 ABOVE: Final = 0.01
 """Share of the launches above the percentile."""
+LIMIT_TO_KEEP: Final = -log(0.005)
+"""Logarithm of the e-value from which on the candidate is proved lower: chance reaches it in 1 of 200 experiments."""
 
 
 class Percentiles(NamedTuple):
@@ -100,12 +102,17 @@ class PercentileEvidence:
         high = edge(self.is_below, middle, 16 * middle)
         return Percentiles(exp(new), exp(old), (low, high) if 0 < low <= high < 16 * middle else None)
 
+    @property
+    def is_lower(self) -> bool:
+        """Whether the data prove the candidate's percentile lower than the kept one's."""
+        return self.is_enough and log_e_value(*self._score(1.0)) >= LIMIT_TO_KEEP
+
     def is_below(self, ratio: float) -> bool:
-        """Whether the data prove that the true ratio is lower."""
+        """Whether the interval of the ratio ends below."""
         return self.is_enough and log_e_value(*self._score(ratio)) >= self._log_limit
 
     def is_above(self, ratio: float) -> bool:
-        """Whether the data prove that the true ratio is higher."""
+        """Whether it begins above."""
         total, squares = self._score(ratio)
         return self.is_enough and log_e_value(-total, squares) >= self._log_limit
 
@@ -116,11 +123,11 @@ class PercentileEvidence:
             return inf
         # The e-value of n times as many launches, of which the same share is long; it rises with n.
         low, high = 1.0, 2.0
-        while log_e_value(high * total, high * squares) < self._log_limit:
+        while log_e_value(high * total, high * squares) < LIMIT_TO_KEEP:
             low, high = high, 2 * high
         while high - low > 0.01 * high:
             middle = (low + high) / 2
-            is_proved = log_e_value(middle * total, middle * squares) >= self._log_limit
+            is_proved = log_e_value(middle * total, middle * squares) >= LIMIT_TO_KEEP
             low, high = (low, middle) if is_proved else (middle, high)
         return max(high, LEAST_OF_P99 / max(1, min(self.launches, self._kept_launches)))
 
