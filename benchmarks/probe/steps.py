@@ -95,7 +95,7 @@ def main() -> None:
             "attribute of a collective space": nanoseconds(lambda: size.size),
         }
         (council,) = together._receiver.councils.all  # noqa: SLF001  a step would meet too seldom to time it
-        rows["a meeting, nothing open, without the exchange"] = nanoseconds(council._meet, 500)  # type: ignore[attr-defined]  # noqa: SLF001
+        rows["a meeting, nothing open, without the exchange"] = nanoseconds(council._meet, 500)  # noqa: SLF001
         meetings, exchanged = group.meetings, max(map(len, group.texts))
         rows["median step of a trial on all ranks"] = trial_step(together)
     for name, time_ns in rows.items():

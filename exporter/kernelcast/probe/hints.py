@@ -23,7 +23,7 @@ from kernelcast.probe.tunables import AnyTunable, TunableSet
 from kernelcast.probe.tuned.approved import SearchApprovals
 from kernelcast.probe.tuned.kept_values import KeptValues
 from kernelcast.probe.tuned.notes import CandidateNotes
-from kernelcast.probe.tuned.steps import FirstStep, StepSearch
+from kernelcast.probe.tuned.steps import Driver, FirstStep
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState, hint_from, withdrawn_key
@@ -67,7 +67,7 @@ class HintReceiver:
         self._switched_off = self._checks.switched_off()
         self.councils = Councils(self, recorder, context, outcomes)
         """Meetings about collective tunables and spaces."""
-        self._searches: tuple[StepSearch, ...] = ()
+        self._searches: tuple[Driver, ...] = ()
         # Those that have not run yet.
         self._first_steps: list[FirstStep] = []
         self.kept_values = KeptValues(recorder.progress, context, outcomes)
@@ -112,7 +112,7 @@ class HintReceiver:
             if tried is not None and tried.key == key:
                 self._end_reason = "its hint was withdrawn"
 
-    def trial_prevented(self, besides: StepSearch | None = None) -> str:
+    def trial_prevented(self, besides: Driver | None = None) -> str:
         """Return the reason for which nothing may be tried now; empty if it may. Cheap enough for every call.
 
         Args:
@@ -120,22 +120,27 @@ class HintReceiver:
         """
         if self._trial is not None:
             return "a hint is being tried"
-        for search in self._searches:
-            if search is not besides and search.reason:
-                return search.reason
+        for driver in self._drivers:
+            if driver is not besides and driver.reason:
+                return driver.reason
         if self._waiting and besides is not None and self._hint_for_this_process_waits():
             return "a hint waits"
-        context, reason = self._context, self.councils.reason or self._stop_reason or self._switched_off
+        context, reason = self._context, self._stop_reason or self._switched_off
         return reason or context.stop_file.reason() or context.pauses.spaces()
+
+    @property
+    def _drivers(self) -> tuple[Driver, ...]:
+        """What tries values at boundaries, besides the trial of this process alone."""
+        return (*self.councils.all, *self._searches)
 
     def close(self) -> None:
         """End an open trial without a decision, because the program ends."""
         running, self._trial = self._trial, None
         if running is not None:
             self._close(running, running.end("the program ended"))
-        self.councils.close("the program ended")
-        for search in self._searches:
-            search.close("the program ended")
+        for driver in self._drivers:
+            driver.close("the program ended")
+        self.councils.searches.close("the program ended")
 
     def forked(self) -> None:
         """Put the kept values in force in a forked child: no step there ends what its parent was trying at the fork."""
@@ -143,10 +148,8 @@ class HintReceiver:
         running, self._trial = self._trial, None
         if running is not None:
             running.tunable.set_for_trial(running.old)
-        for council in self.councils.all:
-            council.forked()
-        for search in self._searches:
-            search.forked()
+        for driver in self._drivers:
+            driver.forked()
 
     def stop(self, reason: str) -> None:
         """Prevent trials from now on, and end an open one with the old value; an empty reason allows trials again."""
@@ -189,7 +192,7 @@ class HintReceiver:
                     self.kept_values.check_begins(value)
                     self._begin(None, value.tunable, value.start)
 
-    def add_step_search(self, search: StepSearch) -> None:
+    def drive(self, search: Driver) -> None:
         """Call a search at each step from now on, a `FirstStep` until it has run."""
         if isinstance(search, FirstStep):
             self._first_steps.append(search)
@@ -348,7 +351,8 @@ class HintReceiver:
     def _may_try(self, *, spends: bool = True) -> bool:
         context = self._context
         spent = spends and context.budget.exhausted
-        return not (self.busy() or self.councils.reason or context.pauses.reason() or spent)
+        is_open = self.busy() or any(driver.reason for driver in self._drivers)
+        return not (is_open or context.pauses.reason() or spent)
 
     def _begin(self, hint: Hint | None, tunable: AnyTunable, value: str) -> None:
         self._end_reason = ""

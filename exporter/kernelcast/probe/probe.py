@@ -199,7 +199,7 @@ class Probe:
 
         self._tunables.add(tunable)
         if terms.granularity != "restart":  # of such a one the program has used the value
-            self._receiver.add_step_search(FirstStep(restore, by_epoch=terms.granularity == "epoch"))
+            self._receiver.drive(FirstStep(restore, by_epoch=terms.granularity == "epoch"))
 
     def space(  # noqa: PLR0913  the terms of a space, each with a default
         self,
@@ -233,7 +233,7 @@ class Probe:
             self._report_search,
             self._register_search,
             self.tunable,
-            self._receiver.add_step_search,
+            self._receiver.drive,
             self._receiver.approvals.of,
             self._receiver.councils.search_together,
             self._receiver.approvals.refuse,

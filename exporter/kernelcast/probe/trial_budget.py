@@ -84,29 +84,61 @@ def share_from(environ: Mapping[str, str]) -> float:
 
 
 class LaunchCost:
-    """The cost of one trial: time of its candidate's launches beyond the usual time of the kept value's."""
+    """The cost of one trial or search: time of its candidates' launches beyond the usual time of the kept one's.
 
-    def __init__(self) -> None:
-        self._kept: deque[float] = deque(maxlen=USUAL_LAUNCHES)
-        self._is_granted = False
+    Args:
+        budget: The budget of the process.
+        share: Share of the time from now on that it may cost, in place of the process's; None for that.
+        clock: Nanoseconds.
+    """
+
+    def __init__(
+        self, budget: TrialBudget, share: float | None = None, clock: Callable[[], int] = perf_counter_ns
+    ) -> None:
+        self._budget = budget
+        self._own_share = share
+        self._clock = clock
+        self._began_ns = clock()
         self._lost_ns = 0.0
+        self._kept: deque[float] = deque(maxlen=USUAL_LAUNCHES)
+
+    @property
+    def share(self) -> float:
+        """Share of the time that it may cost."""
+        return self._budget.share if self._own_share is None else self._own_share
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a launch of the kept value was measured."""
+        return bool(self._kept)
 
     @property
     def usual_seconds(self) -> float:
         """Usual time of a launch of the kept value; 0 before one is measured."""
         return median(self._kept) if self._kept else 0.0
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has cost its own share, or all trials that of the process."""
+        if self._own_share is None:
+            return self._budget.exhausted
+        allowed_ns = self._own_share * (self._clock() - self._began_ns) + FIRST_LAUNCHES * self.usual_seconds * 1e9
+        return self.is_known and self._lost_ns > allowed_ns
+
     def launch(self, seconds: float, *, candidate: bool) -> None:
-        """Add a launch."""
+        """Add a launch; the first one of the kept value grants the first trials."""
         if not candidate:
+            if not self._kept:
+                self._budget.grant(seconds * 1e9)
             self._kept.append(seconds)
         elif self._kept:
-            self._lost_ns += max(0.0, seconds - median(self._kept)) * 1e9
+            self.lose(seconds - self.usual_seconds)
 
-    def book(self, budget: TrialBudget) -> None:
-        """Add the cost since the last call to a budget; the first time, grant the first launches."""
-        if not self._is_granted and self._kept:
-            self._is_granted = True
-            budget.grant(median(self._kept) * 1e9)
-        budget.lose(self._lost_ns)
-        self._lost_ns = 0.0
+    def lose(self, seconds: float) -> None:
+        """Charge seconds; a share of its own allows them, so that they count as allowed in the process."""
+        self._lost_ns += max(0.0, seconds * 1e9)
+        self._budget.lose(seconds * 1e9, allowed=self._own_share is not None)
+
+    def begin_again(self) -> None:
+        """Forget the usual time, because another value is kept."""
+        self._kept.clear()

@@ -41,11 +41,11 @@ def test_a_share_of_the_running_time_may_be_lost_and_a_beginning_is_granted() ->
 
 
 def test_a_trial_costs_what_the_candidate_takes_longer_than_the_kept_value() -> None:
-    budget, cost = TrialBudget(0.0, Clock()), LaunchCost()
+    budget = TrialBudget(0.0, Clock())
+    cost = LaunchCost(budget)
     cost.launch(9.0, candidate=True)
     for seconds, candidate in ((1.0, False), (1.0, False), (3.0, True), (0.5, True)):
         cost.launch(seconds, candidate=candidate)
-        cost.book(budget)
     assert budget.lost_ns == 2 * SECOND_NS, "without a kept launch nothing can be compared; a gain pays nothing back"
     assert budget.allowed_ns == FIRST_LAUNCHES * SECOND_NS + FIRST_NS
 

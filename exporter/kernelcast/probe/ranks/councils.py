@@ -30,14 +30,6 @@ class Councils:
         self._context = context
         self._by_group: dict[tuple[int, bool], tuple[object, Council]] = {}
 
-    @property
-    def reason(self) -> str:
-        """The reason for which the process may begin nothing of its own; empty if it may."""
-        for council in self.all:
-            if council.reason:
-                return council.reason
-        return ""
-
     def open_besides(self, council: object) -> bool:
         """Whether another council has an open trial."""
         return any(one.open for one in self.all if one is not council)
@@ -90,9 +82,3 @@ class Councils:
         # No value is kept in the future: the clock that has written its time was ahead.
         age_ns = max(0, self._context.clock() - round(last.time * 1e9))
         return max(0, RECHECK_NS - age_ns) if last.driver == journal.driver else 0
-
-    def close(self, reason: str) -> None:
-        """End open trials, because the process ends or leaves."""
-        for council in self.all:
-            council.close(reason)
-        self.searches.close(reason)

@@ -61,9 +61,8 @@ class FollowedTrial:
         self._running = ""
         self._candidate_launches = 0
         self._is_paused = False
-        self._budget = budget
         self._checkpoints = CheckpointWatch()
-        self._cost = LaunchCost()
+        self._cost = LaunchCost(budget)
         self._launches: deque[Timed] = deque()
         self._device: deque[Timed] = deque()
 
@@ -85,7 +84,6 @@ class FollowedTrial:
             if number is not None:
                 self._add(self._launches, (number, seconds, items))
             self._cost.launch(seconds, candidate=self._running != self._old)
-            self._cost.book(self._budget)
         if self._running != self._old:
             self._candidate_launches += 1
             self.survived = self._candidate_launches == SURVIVED_STEPS

@@ -7,18 +7,17 @@ best one with the kept one.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import mean
 from typing import Final
 
 from kernelcast.probe.ranks.messages import CHECK, MAX_LAUNCHES, PROOF, Ended, Report, Work
 from kernelcast.probe.ranks.pooled import PooledTimes, run_lengths
+from kernelcast.probe.trial_budget import LaunchCost, TrialBudget
 from kernelcast.probe.tuned.collective import CollectiveSpace
 from kernelcast.probe.tuned.reports import new_id
 from kernelcast.tuning.campaign import LaunchRequest
 from kernelcast.tuning.experiment import Arm, Decision
 
-FIRST_LAUNCHES: Final = 20.0
-"""Usual launches that a search may cost in addition to its share of the time, so that it can begin at all."""
 MAX_PROOFS: Final = 3
 """Experiments of a search, those that something else has ended included."""
 
@@ -45,8 +44,6 @@ class PooledSearch:
         self.is_check = kept != space.start
         self.trial = new_id() + (CHECK if self.is_check else "")
         self.running = False
-        self._clock = clock
-        self._began_ns = clock()
         self._campaign = space.campaign() if space.campaign and not self.is_check else None
         self._banned: set[str] = set()
         self._times = PooledTimes(self._record)
@@ -61,10 +58,10 @@ class PooledSearch:
         # The value in force when the last plan ends; a launch of another value is a change, which is not measured.
         self._last_value = kept
         self._proofs = 0
-        # Seconds of the start's launches, and launches of the open request that were planned as not measured.
-        self._usual: list[float] = []
+        # Launches of the open request that were planned as not measured.
         self._unmeasured = 0
-        self._lost_seconds = 0.0
+        # The ranks charge the budgets of their processes themselves.
+        self._cost = LaunchCost(TrialBudget(), space.share, clock)
 
     def ban(self, configurations: Sequence[str]) -> None:
         """Run these on no rank."""
@@ -77,11 +74,8 @@ class PooledSearch:
     @property
     def is_spent(self) -> bool:
         """Whether the search has cost its share of the time."""
-        if self.space.share is None:
-            return False  # each rank asks for the budget of its process
-        usual = median(self._usual) if self._usual else float("inf")
-        passed_seconds = (self._clock() - self._began_ns) / 1e9
-        return self._lost_seconds > self.space.share * passed_seconds + FIRST_LAUNCHES * usual
+        # Without a share of its own each rank asks for the budget of its process.
+        return self.space.share is not None and self._cost.is_spent
 
     def plan(self, boundaries: int, kept: str) -> Work:
         """Plan the launches until the next meeting; the first launch after a change is not measured."""
@@ -170,12 +164,11 @@ class PooledSearch:
     def _add_lost_time(self, request: LaunchRequest, times: Sequence[float]) -> None:
         """Count the seconds of launches beyond the usual one; those that were not measured count as the others."""
         unmeasured, self._unmeasured = self._unmeasured, 0
-        if self.space.text(request.ordinal) == self.space.start:
-            self._usual = [*self._usual, *times][-9:]
-        elif self._usual:
-            usual = median(self._usual)
-            lost = sum(max(0.0, time - usual) for time in times)
-            self._lost_seconds += lost * (1 + unmeasured / len(times))
+        is_candidate = self.space.text(request.ordinal) != self.space.start
+        for seconds in times:
+            self._cost.launch(seconds, candidate=is_candidate)
+        if is_candidate and self._cost.is_known:
+            self._cost.lose(unmeasured * max(0.0, mean(times) - self._cost.usual_seconds))
 
 
 def places_of(values: Sequence[str], allowed: Sequence[str]) -> tuple[int, ...]:

@@ -6,48 +6,19 @@ program's thread.
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.tunables import Tunable
 from kernelcast.probe.tuned.reports import new_id
+from kernelcast.probe.tuned.steps import TunedSteps
 from kernelcast.wire.events import OutcomeState
 from kernelcast.wire.tuning.approvals import Approval
 from kernelcast.wire.tuning.experience import Experience
 
 ENDED = "the approval of its search has ended"
 REPLACED = "another value was kept, or another approval given"
-
-
-class OwnSearch(Protocol):
-    """A search by the steps of this program."""
-
-    configuration: Any
-
-    @property
-    def reason(self) -> str:
-        """The reason for which nothing else may be tried; empty if it may."""
-
-    @property
-    def kept_text(self) -> str:
-        """The kept configuration, as text."""
-
-    @property
-    def tried(self) -> set[str]:
-        """Candidates that have run, as text."""
-
-    def step_ended(self, items: float, *, epoch: bool) -> None:
-        """Handle the end of a step."""
-
-    def close(self, reason: str) -> None:
-        """Set the kept configuration."""
-
-    def forked(self) -> None:
-        """Set the kept configuration in a forked child."""
-
-    def learn(self, experience: Experience) -> None:
-        """Use what other nodes have found."""
 
 
 class SearchApprovals:
@@ -114,7 +85,7 @@ class ApprovedSearch:
         self,
         tunable: Tunable[str],
         approval: Callable[[], Approval | None],
-        make: Callable[["ApprovedSearch", str, Approval, int], OwnSearch],
+        make: Callable[["ApprovedSearch", str, Approval, int], TunedSteps[Any]],
         tried: Callable[[int], set[str]],
     ) -> None:
         self._tunable = tunable
@@ -122,7 +93,7 @@ class ApprovedSearch:
         self._make = make
         self._journal_tried = tried
         # None while there is no approval, and once its number of candidates was tried.
-        self._search: OwnSearch | None = None
+        self._search: TunedSteps[Any] | None = None
         # The approval that the search was made for.
         self._covered_by: Approval | None = None
         # The value that the search has set, to notice that a hint has set another one.

@@ -208,7 +208,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         if is_candidate and bucket.calls[ordinal] in CHECKED_CALLS and checks:
             candidate = self._guarded(lambda: (copied(result),))
             undo()
-            self._add_lost_seconds(bucket, min(seconds, bucket.usual_seconds))  # the call is repeated
+            self._add_lost_seconds(bucket, min(seconds, bucket.cost.usual_seconds))  # the call is repeated
             result = run(bucket.kept)
             if not self._is_right(bucket, ordinal, candidate, result):
                 self._charge(bucket, seconds)
@@ -223,7 +223,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
 
     def _kept_failed(self, bucket: ShapeBucket, error: Exception) -> None:
         """Forget a kept configuration that has never run here and may fail since an update: no call is repeated."""
-        if isinstance(bucket.campaign, Confirmation) and not self._terms.repeatable and not bucket.usual:
+        if isinstance(bucket.campaign, Confirmation) and not self._terms.repeatable and not bucket.cost.is_known:
             self._forget_kept(bucket, f"{type(error).__name__}: {error}")
 
     def _prepare(self, bucket: ShapeBucket, ordinal: int, call: Call[Result]) -> str:
@@ -245,9 +245,8 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             reason = f"it could not be prepared: {type(error).__name__}: {error}"
         finally:
             seconds = self._clock() - began
-            bucket.lost_seconds += seconds
-            if ordinal != bucket.kept and not self._is_forked():  # the program needs the kept one itself
-                self._budget.lose(seconds * 1e9)
+            if ordinal != bucket.kept:  # the program needs the kept one itself
+                self._add_lost_seconds(bucket, seconds)
         prepared: Callable[[int, float], None] | None = getattr(bucket.campaign, "prepared", None)
         if prepared is not None:
             self._guarded(lambda: prepared(ordinal, seconds))

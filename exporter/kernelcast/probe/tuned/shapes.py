@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from statistics import median
 from time import perf_counter
 from typing import Final, Generic, TypeVar
 
+from kernelcast.probe.trial_budget import LaunchCost
 from kernelcast.probe.tuned.confirmation import Confirmation, Confirmed, LatePair
 from kernelcast.probe.tuned.notes import CandidateNotes
 from kernelcast.probe.tuned.terms import (
@@ -36,9 +36,6 @@ MAX_BUCKETS: Final = 1024
 MAX_NAME: Final = 256
 # Calls after which a candidate is not held responsible for a later end of the process.
 SURVIVED_CALLS: Final = 3
-# Calls whose time trials may cost in addition to their share of it, so that one can begin at all.
-FIRST_CREDIT_CALLS: Final = 20.0
-
 # Usual calls that a candidate of a search costs, and seconds in which the search chooses it.
 CANDIDATE_COST: Final = 0.25
 SUGGESTION_SECONDS: Final = 0.0015
@@ -85,7 +82,7 @@ class SearchedShapes(Generic[Configuration_co]):
         self._new_shape = threading.RLock()  # held while a bucket is made, perhaps by a call within a trial
         self._buckets: dict[object, ShapeBucket] = {}
         # Used by all shapes beyond `MAX_BUCKETS`.
-        self._overflow = ShapeBucket(terms.name, None, space.start, 0.0)
+        self._overflow = ShapeBucket(terms.name, None, space.start, self._new_cost())
         self.banned: dict[tuple[str, int], str] = {}
         self.failures = 0
         self._error: Exception | None = None
@@ -123,7 +120,7 @@ class SearchedShapes(Generic[Configuration_co]):
 
     def _new_bucket(self, shape: object) -> ShapeBucket:
         name = self._terms.name if shape == "" else _bounded(f"{self._terms.name} {shape!r}")
-        bucket = ShapeBucket(name, None, self._space.start, self._clock())
+        bucket = ShapeBucket(name, None, self._space.start, self._new_cost())
         bucket.check.rules = self._terms.experiment
         ordinal = self._guarded(lambda: self._notes.kept(name, self._space.find))
         may_search = len(self._buckets) < MAX_SHAPES and not self._is_closed
@@ -157,11 +154,11 @@ class SearchedShapes(Generic[Configuration_co]):
             return None
         self._offer_experience(bucket, campaign)
         request = self._guarded(campaign.next)
-        if request is not None and request.may_wait and self._is_spent(bucket):
+        if request is not None and request.may_wait and bucket.cost.is_spent:
             return None
         if request is None:
             self._end_campaign(bucket, campaign)
-        elif not isinstance(campaign, LatePair) and (bucket.usual or not hasattr(campaign, "expected")):
+        elif not isinstance(campaign, LatePair) and (bucket.cost.is_known or not hasattr(campaign, "expected")):
             expected = self._expected_seconds(bucket, campaign)
             self._reports.search_began(bucket.name, self._space.text(bucket.kept), expected_seconds=expected)
         return request
@@ -176,18 +173,14 @@ class SearchedShapes(Generic[Configuration_co]):
             return 0.0
         bucket.is_announced = True
         configurations, calls = expected()
-        usual, checked = bucket.usual_seconds, 1.0 if self._terms.check else 0.0
+        usual, checked = bucket.cost.usual_seconds, 1.0 if self._terms.check else 0.0
         cost = configurations * ((CANDIDATE_COST + checked) * usual + SUGGESTION_SECONDS)
-        share = self._budget.share if self._terms.share is None else self._terms.share
+        share = bucket.cost.share
         return max(calls * usual, cost / share if share else 0.0)
 
-    def _is_spent(self, bucket: ShapeBucket) -> bool:
-        """Whether the search has cost its own share of the time, or without one, trials that of the process."""
-        share = self._terms.share
-        if share is None:
-            return self._budget.exhausted
-        usual = median(bucket.usual) if bucket.usual else float("inf")
-        return bucket.lost_seconds > share * (self._clock() - bucket.began) + FIRST_CREDIT_CALLS * usual
+    def _new_cost(self) -> LaunchCost:
+        """Return the account of a shape."""
+        return LaunchCost(self._budget, self._terms.share, lambda: round(self._clock() * 1e9))
 
     def _offer_experience(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
         """Offer a search what other nodes have kept."""
@@ -203,7 +196,7 @@ class SearchedShapes(Generic[Configuration_co]):
     def _end_campaign(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
         bucket.campaign, before = None, self._space.text(bucket.kept)
         if isinstance(campaign, LatePair):
-            reason = bucket.check.paired(campaign, self._clock(), bucket.usual_seconds)
+            reason = bucket.check.paired(campaign, self._clock(), bucket.cost.usual_seconds)
             if reason:
                 self._reports.search_began(bucket.name, before, "checked again after long stays")
                 self._take_back(bucket, reason, Decision.ROLLED_BACK)
@@ -214,7 +207,7 @@ class SearchedShapes(Generic[Configuration_co]):
             return
         start, bucket.kept = bucket.kept, campaign.kept
         if not isinstance(campaign, Confirmation):
-            bucket.check.kept(start, self._clock(), bucket.usual_seconds)
+            bucket.check.kept(start, self._clock(), bucket.cost.usual_seconds)
             self._notes.end(bucket.name, campaign.kept, Decision.KEPT)
             return
         # The kept configuration was taken back: search again.
@@ -239,7 +232,7 @@ class SearchedShapes(Generic[Configuration_co]):
             return
         failed, bucket.kept = bucket.kept, bucket.check.start
         bucket.times, bucket.check.due_at = [], inf
-        bucket.usual.clear()
+        bucket.cost.begin_again()
         bucket.calls.clear()
         self.banned[bucket.name, failed] = reason
         self._notes.end(bucket.name, failed, decision, reason)
@@ -292,12 +285,10 @@ class SearchedShapes(Generic[Configuration_co]):
             return
         ordinal = request.ordinal
         if ordinal == bucket.kept:
-            if not bucket.usual:
-                self._budget.grant(seconds * 1e9)
-            bucket.usual.append(seconds)
+            bucket.cost.launch(seconds, candidate=False)
             paced: Callable[[float], None] | None = getattr(bucket.campaign, "paced", None)
             if paced is not None:
-                paced(bucket.usual_seconds)
+                paced(bucket.cost.usual_seconds)
         else:
             bucket.calls[ordinal] += 1
             if bucket.calls[ordinal] == SURVIVED_CALLS:
@@ -310,13 +301,12 @@ class SearchedShapes(Generic[Configuration_co]):
 
     def _charge(self, bucket: ShapeBucket, seconds: float) -> None:
         """Charge the time of a call beyond the usual one of the kept configuration."""
-        self._add_lost_seconds(bucket, max(0.0, seconds - bucket.usual_seconds))
+        self._add_lost_seconds(bucket, max(0.0, seconds - bucket.cost.usual_seconds))
 
     def _add_lost_seconds(self, bucket: ShapeBucket, seconds: float) -> None:
         if self._is_forked():
             return
-        bucket.lost_seconds += seconds
-        self._budget.lose(seconds * 1e9, allowed=self._terms.share is not None)
+        bucket.cost.lose(seconds)
 
     def _answer_request(self, bucket: ShapeBucket, answer: Callable[[CallCampaign], None]) -> None:
         if self._is_forked():

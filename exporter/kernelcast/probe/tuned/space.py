@@ -20,7 +20,7 @@ from kernelcast.probe.tuned.collective import CollectiveSpace, FunctionSearches
 from kernelcast.probe.tuned.numbered import BUDGET, Approved, Numbered, Resting, shown
 from kernelcast.probe.tuned.reports import SearchOutcome, SearchReports
 from kernelcast.probe.tuned.searches import ChosenSearch
-from kernelcast.probe.tuned.steps import FirstStep, StepSearch, TunedSteps
+from kernelcast.probe.tuned.steps import Driver, FirstStep, TunedSteps
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.campaign import Campaign as ConfigurationCampaign
 from kernelcast.tuning.campaign import CampaignRules
@@ -105,14 +105,14 @@ class SpaceServices:
 
     active: bool = False
     journal: Journal | None = None
-    stopped: Callable[[StepSearch | None], str] = lambda _: ""
+    stopped: Callable[[Driver | None], str] = lambda _: ""
     code_version: str = ""
     rank: str = ""
     budget: TrialBudget = field(default_factory=TrialBudget)
     report: Callable[[SearchOutcome], None] = lambda _outcome: None
     register: Callable[[FunctionSearches], None] = lambda _search: None
     announce: Callable[[str, Sequence[str], str, Terms], Tunable[str]] | None = None
-    drive: Callable[[StepSearch], None] | None = None
+    drive: Callable[[Driver], None] | None = None
     approval: Callable[[str], Approval | None] = lambda _space: None
     search_together: Callable[[Tunable[str], CollectiveSpace], FunctionSearches] | None = None
     refuse_search: Callable[[str, str], None] = lambda _space, _reason: None

@@ -2,7 +2,7 @@
 
 Where the program waits for its device every few steps only, the steps up to a wait take the place of one.
 
-`HintReceiver.at_boundary` calls `step_ended` of each `StepSearch` on the program's thread.
+`HintReceiver.at_boundary` calls `step_ended` of each `Driver` on the program's thread.
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ MOST_BANNED_IN_A_ROW: Final = 64
 """Configurations that earlier runs have banned and a campaign asks for: it gets that many answers at one boundary."""
 
 
-class StepSearch(Protocol):
-    """A search that steps drive."""
+class Driver(Protocol):
+    """Tries values at the boundaries of steps or epochs: a search by steps, or a council of the ranks."""
 
     @property
     def reason(self) -> str:
@@ -38,16 +38,16 @@ class StepSearch(Protocol):
         """Handle the end of a step."""
 
     def close(self, reason: str) -> None:
-        """Set the kept configuration."""
+        """Put the kept value in force, because the program ends."""
 
     def forked(self) -> None:
-        """Set the kept configuration in a forked child, which gets no `step_ended`."""
+        """Put the kept value in force in a forked child, which gets no `step_ended`."""
 
 
 class FirstStep:
     """Does something once, at the end of the next step or epoch: for a space or tunable declared before the start.
 
-    Implements `StepSearch`, because only steps may change a configuration or a tunable.
+    Implements `Driver`, because only steps may change a configuration or a tunable.
     """
 
     reason = ""
@@ -98,7 +98,7 @@ class TunedSteps(SearchedShapes[Configuration_co]):
         terms: CallTerms,
         space: Configurations[Configuration_co],
         journal: Journal | None = None,
-        stopped: Callable[[StepSearch], str] = lambda _: "",
+        stopped: Callable[[Driver], str] = lambda _: "",
         clock: Callable[[], float] | None = None,
         accounts: CallAccounts | None = None,
         *,

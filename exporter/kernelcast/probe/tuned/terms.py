@@ -1,12 +1,11 @@
 """Types that `TunedCalls` works with: the terms of calls, the campaign that searches, and the state of one shape."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any, Generic, Protocol, TypeVar
 
-from kernelcast.probe.trial_budget import TrialBudget
+from kernelcast.probe.trial_budget import LaunchCost, TrialBudget
 from kernelcast.probe.tuned.checks import Check
 from kernelcast.probe.tuned.confirmation import KeptCheck
 from kernelcast.probe.tuned.reports import SearchReports
@@ -136,11 +135,9 @@ class ShapeBucket:
         name: Name of the space, with the shape.
         campaign: Its campaign; None once it has ended, and where there are too many shapes.
         kept: Number of the kept configuration.
-        began: When it began, in seconds.
         times: Seconds per item of the open request's calls.
         calls: Calls of each candidate.
-        usual: Seconds of the kept configuration's last measured calls.
-        lost_seconds: Time that trial calls and compilations have cost beyond that.
+        cost: Usual time of the kept configuration's calls, and what trial calls and compilations cost beyond that.
         prepared: Configurations that are compiled, each with the devices.
         configuration: The kept configuration with its number, once a call has used it.
         check: When the kept configuration is checked again.
@@ -151,21 +148,14 @@ class ShapeBucket:
     name: str
     campaign: CallCampaign | None
     kept: int
-    began: float
+    cost: LaunchCost
     times: list[float] = field(default_factory=list)
     calls: Counter[int] = field(default_factory=Counter)
-    usual: deque[float] = field(default_factory=lambda: deque(maxlen=9))
-    lost_seconds: float = 0.0
     check: KeptCheck = field(default_factory=KeptCheck)
     offered: Experience | None = None
     prepared: set[tuple[int, object]] = field(default_factory=set)
     configuration: tuple[int, Any] | None = None
     is_announced: bool = False
-
-    @property
-    def usual_seconds(self) -> float:
-        """Usual seconds of a call with the kept configuration; 0 before one is measured."""
-        return median(self.usual) if self.usual else 0.0
 
 
 @dataclass(frozen=True, slots=True)
