@@ -82,6 +82,7 @@ def waits_for_person(frame: FrameType, thread: int = 0) -> bool:
 
 def _reads_standard_input(thread: int) -> bool:
     """Whether a thread of this process waits in `read` of its standard input, or in a poll before it, as readline."""
+    native: int | None
     if thread == threading.main_thread().ident:
         native = os.getpid()  # Python keeps the number from before a fork
     else:

@@ -146,7 +146,7 @@ def _holder(profile: Profile) -> AlertRule:
         "times the 99th percentile of its own gaps, 60 s at least; in evaluation, checkpoint, compilation and work "
         "that no mark shows 5 times the longest seen, 10 min at least.",
         action=_by_state(_FIRST, "Look at its node, and at its stacks."),
-        first="What its state asks for, as below; the message has it.",
+        first="Do what its state asks for, as below; the message has it.",
         subject=_SUBJECT,
         steps=_STEPS,
     )

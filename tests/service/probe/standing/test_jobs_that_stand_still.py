@@ -162,7 +162,7 @@ def job(
             if not prefix:
                 ranks.append(watched.start(JOB, *arguments, log=log, environ=own))
                 continue
-            command = [*prefix, python_with(FRAMEWORKS), JOB, *arguments]
+            command = [*map(str, (*prefix, python_with(FRAMEWORKS), JOB)), *arguments]
             own = environment(KERNELCAST_SOCKET=str(watched.socket), **own)
             with log.open("wb") as output:
                 ranks.append(subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT))
