@@ -3,8 +3,6 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
-from tests.support.probe.ranks import QUICK
-
 from kernelcast.probe.conditions.checks import HintContext
 from kernelcast.probe.ranks.leading import Leader
 from kernelcast.probe.ranks.messages import Ended, Offer, Report, Work
@@ -62,7 +60,7 @@ def _planned(works: Sequence[Work]) -> list[tuple[int, str]]:
 def run(*device: Seconds, by_device_time: bool = True, **settings: object) -> Run:
     now_ns = [0]
     trial = PooledTrial(
-        Work("h1", "batch", "128", "48"), QUICK, seed=1, by_device_time=by_device_time, clock=lambda: now_ns[0]
+        Work("h1", "batch", "128", "48"), Rules(), seed=1, by_device_time=by_device_time, clock=lambda: now_ns[0]
     )
     first, second = device
     return Run(trial, (first, second), now_ns=now_ns, **settings)  # type: ignore[arg-type]
