@@ -30,13 +30,20 @@ PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class Nursery:
-    """The client's end; several threads may start daemons, which are children of this process."""
+    """The client's end; several threads may start daemons, which are children of this process.
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.service.nursery"]
-        environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    Args:
+        command: The process that forks; by default this module, for kernelcast's daemons.
+        environ: Its environment; by default this process's.
+    """
+
+    def __init__(self, command: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, start_new_session=True
+            [*command] or [sys.executable, "-m", "tests.service.nursery"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**(os.environ if environ is None else environ), "OPENBLAS_NUM_THREADS": "1"},
+            start_new_session=True,
         )
         self._lock = threading.Lock()
 
@@ -67,9 +74,9 @@ class Nursery:
 
 
 @contextlib.contextmanager
-def nursery() -> Iterator[Nursery]:
-    """A nursery until the block ends."""
-    made = Nursery()
+def nursery(command: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> Iterator[Nursery]:
+    """A nursery until the block ends; see `Nursery`."""
+    made = Nursery(command, environ)
     try:
         yield made
     finally:

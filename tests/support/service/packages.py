@@ -121,4 +121,4 @@ def _environ() -> dict[str, str]:
 
 if __name__ == "__main__":
     failures = [install(packages) for packages in (FRAMEWORKS, CUPY, CUPTI, TRACEML) if packages.name in sys.argv[1:]]
-    sys.exit("\n".join(filter(None, failures)))
+    sys.exit("\n".join(filter(None, failures)) or 0)

@@ -41,6 +41,7 @@ PEAKS: Final = (
     Peak("NVIDIA L40S", 362e12, 733e12, 183e12, "L40S data sheet"),
     Peak("NVIDIA L4", 121e12, 242.5e12, 60e12, "L4 data sheet"),
     Peak("NVIDIA B200", 2250e12, 4500e12, 1125e12, "HGX B200 data sheet, a GPU of eight"),
+    Peak("NVIDIA GB200", 2500e12, 5000e12, 1250e12, "GB200 NVL72 data sheet, a GPU of 72"),
     Peak("Tesla V100-SXM2.*", 125e12, 0, 0, "V100 data sheet, SXM2"),
     Peak("(NVIDIA|Tesla) T4", 65e12, 0, 0, "T4 data sheet"),
 )

@@ -6,12 +6,13 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.service.nursery import Adopted, Nursery, nursery
 from tests.service.require import missing
 from tests.service.servers import PrometheusServer, ServerProcess, answers, stopping, wait_for
 from tests.service.stack import KERNELCAST
@@ -25,6 +26,7 @@ from kernelcast.wire.catalogue import kernel
 pytestmark = pytest.mark.service
 
 JOB: Final = Path(__file__).parent / "job.py"
+FORKED: Final = Path(__file__).parent / "forked.py"
 RANKS: Final = 4
 LIMIT_SECONDS: Final = 10
 TOLD_WITHIN_SECONDS: Final = 15
@@ -62,11 +64,17 @@ FAULTS: Final = {
 
 
 class Watched:
-    """An exporter with a Prometheus that evaluates our rules."""
+    """An exporter with a Prometheus that evaluates our rules, and what starts programs that report to it."""
 
     def __init__(
-        self, folder: Path, *, training_seconds: float = LIMIT_SECONDS, long_seconds: float = LIMIT_SECONDS
+        self,
+        folder: Path,
+        programs: Nursery,
+        *,
+        training_seconds: float = LIMIT_SECONDS,
+        long_seconds: float = LIMIT_SECONDS,
     ) -> None:
+        self._programs = programs
         self.socket = folder / "probe.sock"
         (port,) = free_ports(1)
         configuration = folder / "exporter.yaml"
@@ -88,6 +96,11 @@ class Watched:
         )
         self.prometheus = PrometheusServer(folder, prometheus)
 
+    def start(self, script: Path, *arguments: str, log: Path, environ: Mapping[str, str]) -> Adopted:
+        """Start a program with PyTorch, as a fork of a process that has imported it."""
+        own = environment(KERNELCAST_SOCKET=str(self.socket), **environ)
+        return Adopted(self._programs.born([str(script), *arguments], log, own))
+
     def alerts(self) -> dict[str, list[dict[str, Any]]]:
         """Labels and texts of the alerts of this module that fire, by name."""
         found: dict[str, list[dict[str, Any]]] = {}
@@ -101,8 +114,9 @@ class Watched:
 @contextmanager
 def watching(folder: Path, **settings: float) -> Iterator[Watched]:
     """A node that runs."""
-    node = Watched(folder, **settings)
-    with stopping(node.exporter, node.prometheus):
+    with nursery([str(python_with(FRAMEWORKS)), str(FORKED)], environment()) as programs, ExitStack() as stack:
+        node = Watched(folder, programs, **settings)
+        stack.enter_context(stopping(node.exporter, node.prometheus))
         node.exporter.start(lambda: answers(f"{node.page}/metrics"))
         node.prometheus.run()
         yield node
@@ -121,9 +135,9 @@ def job(
     folder: Path,
     *,
     address: str = "127.0.0.1",
-    places: Sequence[tuple[Sequence[str], str]] = (((), "lo"),) * RANKS,
+    places: Sequence[tuple[str, str]] = (("", "lo"),) * RANKS,
     step: int = 20,
-) -> Iterator[list[subprocess.Popen[bytes]]]:
+) -> Iterator[list[Adopted]]:
     """Four ranks that have made their first steps; killed at the end.
 
     Args:
@@ -131,38 +145,28 @@ def job(
         fault: What `job.py` is told.
         folder: For their files.
         address: The master's.
-        places: Of each rank, the command that runs it and its network interface.
+        places: Of each rank, the pid of a process in its network namespace, and its network interface.
         step: The first with the fault.
     """
     (port,) = free_ports(1)
-    ranks = list[subprocess.Popen[bytes]]()
+    ranks = list[Adopted]()
     try:
-        for rank, (prefix, interface) in enumerate(places):
+        for rank, (namespace, interface) in enumerate(places):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": address}
-            own |= {"MASTER_PORT": str(port), "KERNELCAST_SOCKET": str(watched.socket), "GLOO_SOCKET_IFNAME": interface}
-            own |= {"KERNELCAST_PROBE_INTERVAL_SECONDS": "0.2"}
-            with (folder / f"rank-{rank}.log").open("wb") as log:
-                ranks.append(
-                    subprocess.Popen(
-                        [*prefix, python_with(FRAMEWORKS), JOB, fault, str(folder), str(step)],
-                        env=environment(**own),
-                        stdin=subprocess.PIPE,
-                        stdout=log,
-                        stderr=subprocess.STDOUT,
-                    )
-                )
+            own |= {"MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": interface}
+            own |= {"KERNELCAST_PROBE_INTERVAL_SECONDS": "0.2", "NAMESPACES_OF": namespace}
+            log = folder / f"rank-{rank}.log"
+            ranks.append(watched.start(JOB, fault, str(folder), str(step), log=log, environ=own))
         wait_for("the job's first steps", lambda: all((folder / f"begun-{rank}").exists() for rank in range(RANKS)))
         yield ranks
     finally:
         end(ranks)
 
 
-def end(ranks: Sequence[subprocess.Popen[bytes]]) -> None:
+def end(ranks: Sequence[Adopted]) -> None:
     for rank in ranks:
-        rank.kill()
+        rank.send_signal(signal.SIGKILL)
         rank.wait(LONGEST_SECONDS)
-        assert rank.stdin is not None
-        rank.stdin.close()
 
 
 def told(watched: Watched, limit_seconds: float = LIMIT_SECONDS) -> dict[str, list[dict[str, Any]]]:
@@ -258,14 +262,12 @@ def drop_the_network(watched: Watched, folder: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as network:
         assert network.stdin is not None
         assert network.stdout is not None
-        first, second = (
-            ("nsenter", "--target", pid, "--user", "--net", "--preserve-credentials")
-            for pid in network.stdout.readline().split()
-        )
+        first, second = network.stdout.readline().split()
+        into_first = ("nsenter", "--target", first, "--user", "--net", "--preserve-credentials")
         places = [(first, "first"), (first, "first"), (second, "second"), (second, "second")]
         try:
             with job(watched, "none", folder, address="10.9.0.1", places=places):
-                subprocess.run([*first, "ip", "link", "set", "first", "down"], check=True)
+                subprocess.run([*into_first, "ip", "link", "set", "first", "down"], check=True)
                 found = told(watched)
             assert is_right(found, "mismatch"), found
         finally:
@@ -276,7 +278,7 @@ def drop_the_network(watched: Watched, folder: Path) -> None:
 def test_a_rank_that_is_killed_is_told_at_once_and_is_no_stand_still(watched: Watched, tmp_path: Path) -> None:
     wait_for("the end of the alerts", lambda: not watched.alerts())
     with job(watched, "none", tmp_path) as ranks:
-        ranks[1].kill()
+        ranks[1].send_signal(signal.SIGKILL)
         began = time.monotonic()
         found = wait_for("the alert", watched.alerts)
         print(f"told after {time.monotonic() - began:.1f} s")  # noqa: T201  a figure
@@ -331,13 +333,11 @@ def run_healthy_programs(folder: Path, *, shrink: float = 1.0) -> None:
     limits = {"training_seconds": 60 / shrink, "long_seconds": 600 / shrink}
     with watching(folder, **limits) as node, ExitStack() as programs:
         for number, kind in enumerate(kinds):
-            log = programs.enter_context((folder / f"{number}-{kind}.log").open("wb"))
-            program = subprocess.Popen(
-                [python_with(FRAMEWORKS), HEALTHY_PROGRAM, kind, str(folder), str(shrink)],
-                env=environment(KERNELCAST_SOCKET=str(node.socket), KERNELCAST_PROBE_INTERVAL_SECONDS="1"),
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+            program = node.start(
+                HEALTHY_PROGRAM,
+                *(kind, str(folder), str(shrink)),
+                log=folder / f"{number}-{kind}.log",
+                environ={"KERNELCAST_PROBE_INTERVAL_SECONDS": "1"},
             )
             programs.callback(end, [program])
         until = time.monotonic() + 3600 / shrink
