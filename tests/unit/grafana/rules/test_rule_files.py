@@ -190,3 +190,16 @@ def test_a_demo_that_has_just_started_or_misses_two_scrapes_fires_no_alert() -> 
 def test_a_profile_that_does_not_exist_is_refused_with_those_that_do() -> None:
     with pytest.raises(ConfigurationError, match="production, demo"):
         rules.profile_named("staging")
+
+
+def test_an_alert_that_fires_at_once_compares_no_two_recordings_of_a_group() -> None:
+    """Prometheus evaluates groups at the same time: one of two recordings may be newer than the other."""
+    texts = rules.render(rules.PRODUCTION)
+    groups = yaml.safe_load(texts[rules.CLASSIC_FILE])["groups"]
+    group_of = {rule["record"]: group["name"] for group in groups for rule in group["rules"]}
+    at_once = [alert for alert in rules.alerts(rules.PRODUCTION) if not alert.hold_seconds]
+    for alert in at_once:
+        compared = re.sub(r"present_over_time\([^)]*\)", "", alert.expr)
+        read = [group_of[name] for name in {*re.findall(r"\w+:\w+:\w+", compared)}]
+        assert len(read) == len({*read}), alert.name
+    assert len(at_once) > 1
