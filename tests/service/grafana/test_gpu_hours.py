@@ -85,7 +85,7 @@ def test_a_mig_instance_is_its_slices_of_a_gpu(tmp_path: Path) -> None:
     small, large, of_four = (
         instance(9, "1g.10gb+me", "one"),
         instance(2, "3g.40gb", "two"),
-        instance(3, "2g.12gb", "three", "NVIDIA A30"),
+        instance(3, "2g.12gb", "three", "NVIDIA A30 MIG 2g.12gb"),
     )
     series = {f"DCGM_FI_DEV_FB_USED{each}": "900x20" for each in (small, large, of_four)}
     series |= {f"DCGM_FI_PROF_GR_ENGINE_ACTIVE{large}": "0.5x20", 'node_gpu_hourly_cost{node="a"}': "7x20"}

@@ -10,12 +10,13 @@ from tests.support.serving import PAGES
 from tests.unit.grafana.queries import run
 
 from kernelcast.grafana import rules
+from kernelcast.grafana.rules.serving import SHARED
 from kernelcast.runtime.prometheus_text import LINE_FEED, samples
 from kernelcast.wire.catalogue import inference
 
 pytestmark = pytest.mark.service
 
-QWEN = {"model_name": "Qwen/Qwen3-4B-Instruct-2507", "engine": "0", "server": "vllm"}
+TINY = {"model_name": "tiny", "engine": "0", "server": "vllm"}
 LLAMA = {"model_name": "meta-llama/Llama-3.1-8B-Instruct", "server": "sglang"}
 UNDEFINED = {"model_name": "undefined", "engine_type": "undefined", "server": "tensorrt-llm"}
 MINE = {"model": "my_model", "model_name": "my_model", "version": "1", "server": "triton"}
@@ -23,18 +24,18 @@ MINE = {"model": "my_model", "model_name": "my_model", "version": "1", "server":
 Values = dict[str, tuple[dict[str, str], float]]
 EXPECTED: dict[str, Values] = {
     "vllm": {
-        "time_to_first_token_seconds_count": (QWEN, 200),
-        "time_to_first_token_seconds_sum": (QWEN, 30),
-        "inter_token_seconds_sum": (QWEN, 510),
-        "queue_seconds_sum": (QWEN, 4),
-        "request_seconds_sum": (QWEN, 540),
-        'tokens_total{kind="prompt"}': (QWEN | {"kind": "prompt"}, 2097152),
-        'tokens_total{kind="generation"}': (QWEN | {"kind": "generation"}, 27453),
-        'requests{state="running"}': (QWEN | {"state": "running"}, 5),
-        'requests{state="waiting"}': (QWEN | {"state": "waiting"}, 2),
-        "kv_cache_ratio": (QWEN, 0.45),
-        "preemptions_total": (QWEN, 3),
-        'time_to_first_token_seconds_bucket{le="0.25"}': (QWEN | {"le": "0.25"}, 180),
+        "time_to_first_token_seconds_count": (TINY, 12),
+        "time_to_first_token_seconds_sum": (TINY, 2.5802011489868164),
+        "inter_token_seconds_sum": (TINY, 18.54543142700186),
+        "queue_seconds_sum": (TINY, 0.0003661779983303859),
+        "request_seconds_sum": (TINY, 20.46189045906067),
+        'tokens_total{kind="prompt"}': (TINY | {"kind": "prompt"}, 72),
+        'tokens_total{kind="generation"}': (TINY | {"kind": "generation"}, 1501),
+        'requests{state="running"}': (TINY | {"state": "running"}, 1),
+        'requests{state="waiting"}': (TINY | {"state": "waiting"}, 0),
+        "kv_cache_ratio": (TINY, 0.0004885197850512668),
+        "preemptions_total": (TINY, 0),
+        'time_to_first_token_seconds_bucket{le="0.25"}': (TINY | {"le": "0.25"}, 9),
     },
     "sglang": {
         "time_to_first_token_seconds_sum": (LLAMA, 2351897.9474117756),
@@ -79,6 +80,27 @@ def test_the_series_of_an_engine_have_neutral_names_in_base_units(server: str, t
             for sample in samples(PAGES[server].split(LINE_FEED))
         ],
         "promql_expr_test": [question(name, found) for name, found in expected],
+    }
+    test = {"rule_files": [rules.CLASSIC_FILE], "evaluation_interval": "30s", "tests": [case]}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))
+    assert "SUCCESS" in run(binary("promtool", "prometheus"), "test", "rules", tmp_path / "test.yaml")
+
+
+def test_a_server_and_a_program_that_trains_on_one_gpu_are_named_together(tmp_path: Path) -> None:
+    for name, text in rules.render(rules.PRODUCTION).items():
+        (tmp_path / name).write_text(text)
+    gpus = {"whole": 'Hostname="a",UUID="GPU-1",gpu="0"', "other": 'Hostname="a",UUID="GPU-2",gpu="1"'}
+    gpus |= {f"instance {each}": f'Hostname="b",UUID="GPU-3",gpu="0",GPU_I_ID="{each}"' for each in (1, 2)}
+    serves, trains = ("whole", "instance 1"), {"whole": "finetune", "other": "pretrain", "instance 2": "evaluate"}
+    info, steps = inference.GPU_INFO.prometheus_name, "kernelcast_program_steps_total"
+    series = [f'{info}{{{gpus[each]},address="a:8000",server="vllm",model_name="llama"}}' for each in serves]
+    series += [f'{steps}{{{gpus[each]},program="{program}",rank="0"}}' for each, program in trains.items()]
+    own = {"gpu": "0", "program": "finetune", "server": "vllm", "model_name": "llama"}
+    both = written(SHARED, {"Hostname": "a", "UUID": "GPU-1", **own})
+    case = {
+        "interval": "30s",
+        "input_series": [{"series": name, "values": "1x10"} for name in series],
+        "promql_expr_test": [{"expr": SHARED, "eval_time": "2m", "exp_samples": [{"labels": both, "value": 1}]}],
     }
     test = {"rule_files": [rules.CLASSIC_FILE], "evaluation_interval": "30s", "tests": [case]}
     (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))

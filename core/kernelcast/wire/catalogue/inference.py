@@ -3,10 +3,11 @@
 Recording rules give an engine's series these names where Prometheus scrapes the engine, and `exporter/scrape` where it
 reads the page itself. An engine without a figure has no series of that name.
 
-Sources: vLLM 0.12, vllm/v1/metrics/loggers.py (two names are of versions before 0.11). SGLang 0.5.23,
-python/sglang/srt/observability/metrics_collector.py. TensorRT-LLM main (050f80de), tensorrt_llm/metrics/collector.py.
-Triton 2.71 (e1db8a60), docs/user_guide/metrics.md; it times a request as a whole and counts durations by request
-(`nv_inference_request_success`), and its histogram of the first response has bounds that each site chooses.
+Sources: the page of vLLM 0.32.0, and vLLM 0.12, vllm/v1/metrics/loggers.py (two names are of versions before 0.11).
+SGLang 0.5.23, python/sglang/srt/observability/metrics_collector.py. TensorRT-LLM main (050f80de),
+tensorrt_llm/metrics/collector.py. Triton 2.71 (e1db8a60), docs/user_guide/metrics.md; it times a request as a whole and
+counts durations by request (`nv_inference_request_success`), and its histogram of the first response has bounds that
+each site chooses.
 """
 
 from collections.abc import Mapping

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kernelcast.exporter.process_stat import stat_fields
 from kernelcast.wire.errors import ConfigurationError
 
 DIRECTORY_MODE: Final = 0o755
@@ -130,7 +131,7 @@ def has_ended(pid: int) -> bool:
     if pid <= 0:
         return False
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        fields = stat_fields(pid)
     except (FileNotFoundError, ProcessLookupError):
         return True
     except OSError:

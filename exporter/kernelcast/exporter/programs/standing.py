@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kernelcast.exporter.process_stat import stat_fields
 from kernelcast.exporter.totals.report import Standing
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.cloudevents import NANOSECONDS
@@ -24,8 +25,9 @@ TRAINING: Final = frozenset({"", "data", "forward", "backward", "optimizer"})
 """Phases with the limit of training; the others take long by their nature. A program without phases makes steps."""
 GAP_MULTIPLE: Final = 10
 """The limit of training, in 99th percentiles of a program's own gaps."""
-LONGEST_MULTIPLE: Final = {True: 2, False: 5}
-"""The limit in the longest gap that a program has come back from, within and outside of training."""
+LONGEST_MULTIPLE_IN_TRAINING: Final = 2
+LONGEST_MULTIPLE: Final = 5
+"""The limit in the longest gap that a program has come back from, in training and outside of it."""
 LONGEST_SECONDS: Final = 600.0
 """Longest gap that raises the limit of training: a program may have hung for longer, and come back."""
 FIRST_GAPS: Final = 30
@@ -127,9 +129,9 @@ class ProgressWatch:
         longest = self._longest.get(self.phase, 0.0)
         is_known = self._gaps.count >= FIRST_GAPS and self._steps - self._steps_before >= FIRST_STEPS
         if self.phase in TRAINING and is_known:
-            own = max(GAP_MULTIPLE * self._usual_gap(), LONGEST_MULTIPLE[True] * min(longest, LONGEST_SECONDS))
+            own = max(GAP_MULTIPLE * self._usual_gap(), LONGEST_MULTIPLE_IN_TRAINING * min(longest, LONGEST_SECONDS))
             return max(limits.training_seconds, own)
-        return max(limits.long_seconds, LONGEST_MULTIPLE[False] * longest)
+        return max(limits.long_seconds, LONGEST_MULTIPLE * longest)
 
     def _usual_gap(self) -> float:
         """The 99th percentile of the gaps, or while there are few the 90th; its bucket's upper bound."""
@@ -177,18 +179,18 @@ class StackFiles:
         if not since_ns or not LEFT_NAME.fullmatch(nonce):
             return ""
         try:
-            found = path.lstat()
+            status = path.lstat()
         except OSError:
             return ""
-        return str(path) if stat.S_ISREG(found.st_mode) and found.st_mtime_ns >= since_ns - NANOSECONDS else ""
+        return str(path) if stat.S_ISREG(status.st_mode) and status.st_mtime_ns >= since_ns - NANOSECONDS else ""
 
     def remove_oldest(self) -> None:
         """Keep the newest files only."""
         try:
-            found = sorted(
+            oldest_first = sorted(
                 (entry.stat(follow_symlinks=False).st_mtime_ns, entry.path) for entry in os.scandir(self._directory)
             )
-            for _, path in found[:-MAX_STACK_FILES]:
+            for _, path in oldest_first[:-MAX_STACK_FILES]:
                 Path(path).unlink(missing_ok=True)
         except OSError as error:
             _log.warning("stacks of programs cannot be removed", reason=str(error))
@@ -303,7 +305,7 @@ def identity(process: JudgedProcess, job: dict[str, str]) -> str:
 def state_of(pid: int) -> str:
     """Return the letter of a process's state (proc(5)); empty if it cannot be read."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        fields = stat_fields(pid)
     except OSError:
         return ""
     return fields[0].decode() if fields else ""

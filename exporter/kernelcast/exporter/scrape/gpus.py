@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-PROC: Final = Path("/proc")
+from kernelcast.exporter.process_stat import PROC, stat_fields
+
 LISTENS: Final = "0A"
 """State of a listening socket; Linux, include/net/tcp_states.h."""
 MAX_PARENTS: Final = 16
@@ -59,7 +60,7 @@ def parents(pid: int, proc: Path = PROC) -> Iterator[int]:
             return
         yield pid
         try:
-            pid = int((proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[1])
+            pid = int(stat_fields(pid, proc)[1])
         except (OSError, ValueError, IndexError):
             return
 

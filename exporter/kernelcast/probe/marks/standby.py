@@ -82,11 +82,9 @@ def waits_for_person(frame: FrameType, thread: int = 0) -> bool:
 
 def _reads_standard_input(thread: int) -> bool:
     """Whether a thread of this process waits in `read` of its standard input, or in a poll before it, as readline."""
-    native: int | None
-    if thread == threading.main_thread().ident:
-        native = os.getpid()  # Python keeps the number from before a fork
-    else:
-        native = getattr(threading._active.get(thread), "native_id", None)  # type: ignore[attr-defined]  # noqa: SLF001
+    python_thread = threading._active.get(thread)  # type: ignore[attr-defined]  # noqa: SLF001
+    # Python keeps the main thread's number from before a fork.
+    native = os.getpid() if python_thread is threading.main_thread() else getattr(python_thread, "native_id", None)
     try:
         with open(f"/proc/self/task/{native}/syscall") as file:  # noqa: PTH123  without pathlib
             number, *arguments = file.read().split()

@@ -5,6 +5,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import liveness
+from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, EmptyText, Json, LineStyle, PanelText, Placed, stat, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
@@ -110,6 +111,40 @@ def _shared() -> Placed:
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "orange")))
     shared = f"count(group by (Hostname, UUID) ({SHARED}{{{_MODEL}}}))"
     return stat(text, [Query(shared)], axis, width=5, height=3)
+
+
+def beside_training() -> Row:
+    """GPUs of servers on which programs train."""
+    return Row("Training on the servers' GPUs", (on_one_gpu(_MODEL),), collapsed=True)
+
+
+def on_one_gpu(chosen: str) -> Placed:
+    """Servers and programs that share a GPU, both by name.
+
+    Args:
+        chosen: The page's choice among them, as a matcher of a label.
+    """
+    text = PanelText(
+        "Servers and programs on one GPU",
+        "GPUs, or MIG instances, on which a server answers and a program trains: each takes time from the other. Needs "
+        "the recording rules, and an exporter that reads the engine's page.",
+        EmptyText("no GPU is shared", liveness.GPUS),
+    )
+    return table(
+        text,
+        [column(f"{SHARED}{{{chosen}}}")],
+        (
+            Column(inference.MODEL, "Model"),
+            Column(inference.SERVER, "Engine", width=90),
+            Column("program", "Program"),
+            Column("Hostname", "Node", width=160),
+            Column("gpu", "GPU", width=60),
+            Column("GPU_I_ID", "Instance", width=80),
+        ),
+        sort="Model",
+        width=24,
+        height=5,
+    )
 
 
 def _models() -> Placed:

@@ -56,8 +56,8 @@ _HOLDS: Final = ('namespace!=""', 'hpc_job!=""')
 _WITH_GPU: Final = 'UUID!="cpu"'
 """Of programs, those that have a GPU."""
 _SLICES: Final = (
-    (7, 'modelName!~"NVIDIA (A30|RTX PRO .*)"', (1, 2, 3, 4)),
-    (4, 'modelName=~"NVIDIA (A30|RTX PRO 6000 .*)"', (1, 2)),
+    (7, 'modelName!~"NVIDIA (A30.*|RTX PRO .*)"', (1, 2, 3, 4)),
+    (4, 'modelName=~"NVIDIA (A30.*|RTX PRO 6000 .*)"', (1, 2)),
     (2, 'modelName=~"NVIDIA RTX PRO (5000|4500) .*"', (1,)),
 )
 """Slices of a GPU, its model, and the slices of its smaller MIG instances, with which their profiles begin, such as

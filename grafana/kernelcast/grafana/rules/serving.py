@@ -16,6 +16,7 @@ TOKENS_PER_JOULE: Final = "server:kernelcast_inference_tokens:perjoule"
 TOKENS_PER_GPU_SECOND: Final = "server:kernelcast_inference_tokens:pergpusecond"
 _SERVER: Final = "Hostname, address, server, model_name"
 _GPU: Final = "Hostname, UUID"
+_INSTANCE: Final = f"{_GPU}, GPU_I_ID"
 
 
 def recordings(window: str, watts: str) -> tuple[RuleGroup, ...]:
@@ -33,19 +34,19 @@ def recordings(window: str, watts: str) -> tuple[RuleGroup, ...]:
 
 
 def _on_gpus(window: str, watts: str) -> tuple[RecordingRule, ...]:
-    """Programs that train on the GPU of a server, both by name; tokens by energy and GPU-time of a server's GPUs.
+    """Programs that train on the GPU or MIG instance of a server, both by name; tokens by energy and GPU-time.
 
     The energy of a GPU is all of its server's, also where others run on it: then SHARED has a series.
     """
     info = promql.name(inference.GPU_INFO)
-    training = f"group by ({_GPU}, gpu, program) ({promql.name(kernel.STEPS)} > 0)"
-    server = f"topk by ({_GPU}) (1, group by ({_GPU}, server, model_name) ({info}))"
+    training = f"group by ({_INSTANCE}, gpu, program) ({promql.name(kernel.STEPS)} > 0)"
+    server = f"topk by ({_INSTANCE}) (1, group by ({_INSTANCE}, server, model_name) ({info}))"
     each = f"group by ({_SERVER}, UUID) ({info})"
     rate = f'sum without (instance) (rate({promql.name(inference.TOKENS)}{{kind="generation"}}[{window}]))'
     tokens = f"sum by ({_SERVER}) ({rate})"
     power = f"sum by ({_SERVER}) ({each} * on ({_GPU}) group_left () max by ({_GPU}) ({watts}))"
     return (
-        RecordingRule(SHARED, f"{training} * on ({_GPU}) group_left (server, model_name) {server}"),
+        RecordingRule(SHARED, f"{training} * on ({_INSTANCE}) group_left (server, model_name) {server}"),
         RecordingRule(TOKENS_PER_JOULE, f"{tokens} / ({power} > 0)"),
         RecordingRule(TOKENS_PER_GPU_SECOND, f"{tokens} / count by ({_SERVER}) ({each})"),
     )

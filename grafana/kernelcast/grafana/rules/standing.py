@@ -22,6 +22,8 @@ from kernelcast.wire.catalogue.devices import device
 
 STILL: Final = "rank:kernelcast_program_standing_still_seconds:still"
 HOLDER: Final = "rank:kernelcast_program_standing_still_seconds:holder"
+ONE_PHASE: Final = "job:kernelcast_program_standing_still_seconds:onephase"
+"""Jobs without a holder, recorded after it: an alert that compared both could see one before the other is written."""
 BUSY_POWER: Final = "gpu:DCGM_FI_DEV_POWER_USAGE:busy"
 USUAL_POWER: Final = "gpu:DCGM_FI_DEV_POWER_USAGE:usual"
 JOB_OF: Final = "rank:kernelcast_program_standing_still_seconds:job"
@@ -42,7 +44,7 @@ _SUBJECT: Final = ("program",)
 
 
 def recordings() -> tuple[RuleGroup, ...]:
-    """Ranks of jobs that stand still, and those among them that hold up their job."""
+    """Ranks of jobs that stand still, those among them that hold up their job, and jobs in which none does."""
     standing = f"max without (instance) ({promql.name(kernel.STANDING)})"
     each = f"max by ({_RANK}) ({promql.name(kernel.STANDING)})"
     still = (
@@ -68,6 +70,7 @@ def recordings() -> tuple[RuleGroup, ...]:
         RecordingRule(JOB_OF, f"{jobs} and on ({_OWN}) (count by ({_OWN}) ({jobs}) == 1)"),
         RecordingRule(STILL, still),
         RecordingRule(HOLDER, f"{some} or {alone}"),
+        RecordingRule(ONE_PHASE, f"max by ({_JOB}, state) ({STILL} unless on ({_JOB}) {HOLDER})"),
         RecordingRule(BUSY_POWER, busy),
     )
     return (RuleGroup("kernelcast-standing", rules),)
@@ -155,7 +158,7 @@ def _holder(profile: Profile) -> AlertRule:
 def _one_phase(profile: Profile) -> AlertRule:
     return AlertRule(
         name="KernelcastJobStandsStillInOnePhase",
-        expr=f"max by ({_JOB}, state) ({STILL} unless on ({_JOB}) {HOLDER}) {_elsewhere(profile)}",
+        expr=f"{ONE_PHASE} {_elsewhere(profile)}",
         hold_seconds=0,
         severity=AlertSeverity.CRITICAL,
         summary="{{ $labels.program }} stands still for {{ $value | humanizeDuration }}: all ranks in "

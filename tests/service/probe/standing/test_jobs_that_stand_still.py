@@ -63,9 +63,6 @@ FAULTS: Final = {
 """Faults of rank 2 to the state in which it is found."""
 
 
-Rank = Adopted | subprocess.Popen[bytes]
-
-
 class Watched:
     """An exporter with a Prometheus that evaluates our rules, and what starts programs that report to it."""
 
@@ -138,9 +135,9 @@ def job(
     folder: Path,
     *,
     address: str = "127.0.0.1",
-    places: Sequence[tuple[Sequence[str], str]] = (((), "lo"),) * RANKS,
+    places: Sequence[tuple[str, str]] = (("", "lo"),) * RANKS,
     step: int = 20,
-) -> Iterator[list[Rank]]:
+) -> Iterator[list[Adopted]]:
     """Four ranks that have made their first steps; killed at the end.
 
     Args:
@@ -148,31 +145,25 @@ def job(
         fault: What `job.py` is told.
         folder: For their files.
         address: The master's.
-        places: Of each rank, the command that runs it and its network interface.
+        places: Of each rank, the pid of a process in its network namespace, and its network interface.
         step: The first with the fault.
     """
     (port,) = free_ports(1)
-    ranks = list[Rank]()
+    ranks = list[Adopted]()
     try:
-        for rank, (prefix, interface) in enumerate(places):
+        for rank, (namespace, interface) in enumerate(places):
             own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": address}
             own |= {"MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": interface}
-            own |= {"KERNELCAST_PROBE_INTERVAL_SECONDS": "0.2"}
-            log, arguments = folder / f"rank-{rank}.log", (fault, str(folder), str(step))
-            if not prefix:
-                ranks.append(watched.start(JOB, *arguments, log=log, environ=own))
-                continue
-            command = [*map(str, (*prefix, python_with(FRAMEWORKS), JOB)), *arguments]
-            own = environment(KERNELCAST_SOCKET=str(watched.socket), **own)
-            with log.open("wb") as output:
-                ranks.append(subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT))
+            own |= {"KERNELCAST_PROBE_INTERVAL_SECONDS": "0.2", "NAMESPACES_OF": namespace}
+            log = folder / f"rank-{rank}.log"
+            ranks.append(watched.start(JOB, fault, str(folder), str(step), log=log, environ=own))
         wait_for("the job's first steps", lambda: all((folder / f"begun-{rank}").exists() for rank in range(RANKS)))
         yield ranks
     finally:
         end(ranks)
 
 
-def end(ranks: Sequence[Rank]) -> None:
+def end(ranks: Sequence[Adopted]) -> None:
     for rank in ranks:
         rank.send_signal(signal.SIGKILL)
         rank.wait(LONGEST_SECONDS)
@@ -271,14 +262,12 @@ def drop_the_network(watched: Watched, folder: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as network:
         assert network.stdin is not None
         assert network.stdout is not None
-        first, second = (
-            ("nsenter", "--target", pid, "--user", "--net", "--preserve-credentials")
-            for pid in network.stdout.readline().split()
-        )
+        first, second = network.stdout.readline().split()
+        into_first = ("nsenter", "--target", first, "--user", "--net", "--preserve-credentials")
         places = [(first, "first"), (first, "first"), (second, "second"), (second, "second")]
         try:
             with job(watched, "none", folder, address="10.9.0.1", places=places):
-                subprocess.run([*first, "ip", "link", "set", "first", "down"], check=True)
+                subprocess.run([*into_first, "ip", "link", "set", "first", "down"], check=True)
                 found = told(watched)
             assert is_right(found, "mismatch"), found
         finally:

@@ -225,3 +225,16 @@ def test_a_link_sets_only_what_the_alert_has_and_one_that_compares_shows_all_to_
     for name in ("KernelcastGpuThrottling", "KernelcastGpuPcieLinkDegraded"):
         assert "var-hostname" in links[name]
         assert "var-gpu" not in links[name]
+
+
+def test_an_alert_that_fires_at_once_compares_no_two_recordings_of_a_group() -> None:
+    """Prometheus evaluates groups at the same time: one of two recordings may be newer than the other."""
+    texts = rules.render(rules.PRODUCTION)
+    groups = yaml.safe_load(texts[rules.CLASSIC_FILE])["groups"]
+    group_of = {rule["record"]: group["name"] for group in groups for rule in group["rules"]}
+    at_once = [alert for alert in rules.alerts(rules.PRODUCTION) if not alert.hold_seconds]
+    for alert in at_once:
+        compared = re.sub(r"present_over_time\([^)]*\)", "", alert.expr)
+        read = [group_of[name] for name in {*re.findall(r"\w+:\w+:\w+", compared)}]
+        assert len(read) == len({*read}), alert.name
+    assert len(at_once) > 1

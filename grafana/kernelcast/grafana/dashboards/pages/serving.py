@@ -15,4 +15,4 @@ def servers() -> Dashboard:
         "token cost?",
         ("inference", "serving"),
     )
-    return page.dashboard((*frame.hardware(), *serving.variables()), serving.panels(), ())
+    return page.dashboard((*frame.hardware(), *serving.variables()), serving.panels(), (serving.beside_training(),))

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import liveness
+from kernelcast.grafana.dashboards import liveness, serving
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, grey, time_series
 from kernelcast.grafana.model.tables import Column, table
@@ -31,8 +31,9 @@ def first_screen() -> tuple[Placed, ...]:
 
 
 def row() -> Row:
-    """Who stands still, each rank's step, what an item costs, what the GPU waits for, collectives."""
-    panels = (_still(), _ended(), _ranks(), _items(), _durations(), _gpu_phases(), _collectives())
+    """Who stands still, each rank's step, who shares its GPU, an item, the GPU, collectives."""
+    steps = (_ranks(), serving.on_one_gpu('program=~"$program"'), _items(), _durations(), _gpu_phases())
+    panels = (_still(), _ended(), *steps, _collectives())
     return Row("Steps, ranks and collectives", panels, collapsed=True)
 
 
