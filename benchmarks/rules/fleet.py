@@ -1,6 +1,6 @@
 """The series of a large fleet as OpenMetrics text: what simulated GPUs of one node wrote, for many nodes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -75,35 +75,46 @@ def _lines(page: str) -> Iterator[tuple[str, float]]:
             yield series, float(value)
 
 
-def write(path: Path, made: list[Template], gpus: int, end: int) -> int:
-    """Write the last minutes before a moment for all nodes; returns the number of series.
+def write(path: Path, made: Sequence[Template], nodes: Sequence[int], end: int) -> int:
+    """Write the last minutes before a moment for some nodes; returns the number of series.
 
     Args:
         path: File to write.
         made: Series of a node.
-        gpus: GPUs of the fleet.
+        nodes: Their numbers.
         end: The moment, Unix seconds.
     """
-    first = host_of(made[0].series)
     times = present(end)
     count = 0
     with path.open("w") as file:
-        for node in range(gpus // GPUS_OF_A_NODE):
-            own = f',job="{EXPORTER_JOB}",instance="{_host(node)}"}}'
+        for node in nodes:
             for one in made:
-                # UUIDs of simulated GPUs begin with the number of their node.
-                series = one.series.replace(first, _host(node)).replace("GPU-", f"GPU-{node:04d}-")[:-1] + own
+                series = f'{on_node(one.series, node, made)[:-1]},instance="{host(node)}"}}'
                 values = ((one.value + one.rate * (time - times.start), time) for time in times)
                 file.writelines(f"{series} {value:.9g} {time}\n" for value, time in values)
                 count += 1
-            file.writelines(f"{bridge.PRODUCER_UP.prometheus_name}{{{own[1:]} 1 {time}\n" for time in times)
-            count += 1
-        for number in range(_BRIDGES):
-            up = f'up{{job="kernelcast-bridge",instance="bridge-{number}:19401"}}'
+            up = f'{bridge.PRODUCER_UP.prometheus_name}{{job="{EXPORTER_JOB}",instance="{host(node)}"}}'
             file.writelines(f"{up} 1 {time}\n" for time in times)
             count += 1
+        if 0 in nodes:
+            for number in range(_BRIDGES):
+                up = f'up{{job="kernelcast-bridge",instance="bridge-{number}:19401"}}'
+                file.writelines(f"{up} 1 {time}\n" for time in times)
+                count += 1
         file.write("# EOF\n")
     return count
+
+
+def on_node(series: str, node: int, made: Sequence[Template]) -> str:
+    """A series of the first node as another node has it, of the exporters' job."""
+    # UUIDs of simulated GPUs begin with the number of their node, and so do names of programs end.
+    named = series.replace(host_of(made[0].series), host(node)).replace("GPU-", f"GPU-{node:04d}-")
+    return f'{named.replace("sim-train-0", program_of(node))[:-1]},job="{EXPORTER_JOB}"}}'
+
+
+def program_of(node: int) -> str:
+    """Name of the program on a node."""
+    return f"train-{node:04d}"
 
 
 def write_yesterday(path: Path, recorded: Iterable[tuple[str, float]], end: int) -> int:
@@ -118,5 +129,6 @@ def write_yesterday(path: Path, recorded: Iterable[tuple[str, float]], end: int)
     return count
 
 
-def _host(node: int) -> str:
+def host(node: int) -> str:
+    """Name of a node."""
     return f"node-{node:04d}"

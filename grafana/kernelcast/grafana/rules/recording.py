@@ -77,7 +77,7 @@ def _groups(profile: Profile, *, seconds: str, timed: str) -> tuple[RuleGroup, .
     """
     window = profile.window(RATE_WINDOW_SECONDS)
     return (
-        RuleGroup("kernelcast-kernels", _kernels(window, seconds, timed)),
+        RuleGroup("kernelcast-kernels", _kernels(window, seconds, timed), MINUTE),
         _devices(window),
         *_dcgm_names(),
         *standing.recordings(),
