@@ -45,7 +45,7 @@ ADVICE: Final[Mapping[Cause, Advice]] = MappingProxyType(
         Cause.ROW_REMAPPING: Advice("memory rows", "Drain the GPU and reset it, so that the rows are replaced."),
         Cause.XID: Advice("the driver reported an error", "Look the XID up, drain the GPU and reset it."),
         Cause.PCIE_ERRORS: Advice("PCIe connection", "Drain the node, power it off, reseat the board or its riser."),
-        Cause.PCIE_LINK: Advice("PCIe connection", "Reset the GPU; if it stays slow, power the node off and reseat the board."),
+        Cause.PCIE_LINK: Advice("PCIe connection", "Reset the GPU; if that does not help, reseat the board."),
         Cause.NVLINK: Advice("NVLink", "Look at `nvidia-smi nvlink --status`; drain the node and reset its GPUs."),
         Cause.TELEMETRY_LOST: Advice("the GPU stopped reporting", "Run `kernelcast doctor` on the node."),
         Cause.STRAGGLER: Advice(

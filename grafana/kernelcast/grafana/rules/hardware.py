@@ -167,8 +167,9 @@ def _pcie_link(profile: Profile) -> AlertRule:
         description="The link is narrower than GPU and slot allow, or than that of another GPU of the same model, or "
         f"it retries more than {_REPLAYS_PER_MINUTE} times a minute: its signal is bad. Copies between host and GPU "
         "take longer, and the link may lose lanes, or the GPU.",
-        action="Look for PCIe errors (AER) in the kernel's log. Drain the node, power it off, and reseat the card or its "
-        "riser; replace it if they return. If the slot is narrow by design (`nvidia-smi -q`, GPU Link Info), silence the alert.",
+        action="Look for PCIe errors (AER) in the kernel's log. Drain the node, power it off, and reseat the card or "
+        "its riser; replace it if they return. If the slot is narrow by design (`nvidia-smi -q`, GPU Link Info), "
+        "silence the alert.",
         subject=_NODE,
         dashboard=GPUS,
         source="NVML API reference, nvmlDeviceGetMaxPcieLinkWidth: of device and system together; NVIDIA/DCGM, "

@@ -106,7 +106,8 @@ def worst_first(*, width: int = 14, height: int = 6) -> Placed:
     """The GPUs with the worst state first."""
     text = PanelText(
         "Worst first",
-        f"The {_ROWS} GPUs in the worst state; it is not known while Kafka does not answer the bridge. Temperature is of the limit at which the driver slows the GPU down; "
+        f"The {_ROWS} GPUs in the worst state; it is not known while Kafka does not answer the bridge. Temperature is "
+        "of the limit at which the driver slows the GPU down; "
         "clocks are held back for the reasons given (the page of a GPU has them in full); errors are XIDs and "
         "uncorrectable memory errors in this time range; allocated is idle where a GPU has an owner and no kernel for "
         "15 minutes; a breach is when half of the simulated paths will have crossed a limit, or how long ago it was "
