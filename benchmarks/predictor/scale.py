@@ -30,6 +30,7 @@ from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.cycle.forecasts import Forecasts
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.detector import evaluate
+from kernelcast.predictor.passage.node import node_medians
 from kernelcast.predictor.passage.series import SeriesBlocks, Traits
 from kernelcast.predictor.series.saved.parts import unpack
 from kernelcast.predictor.series.saved.writer import HEAD
@@ -159,7 +160,9 @@ def _panel(memory: FullMemory, rows: Ints, newest: int) -> SeriesBlocks:
     version = np.full(process.shape, -1)
     last_hour, phase = (np.full(len(rows), one) for one in divmod(newest + 1, histories.hour_blocks))
     hours, load_hours = histories.hours(rows, newest), histories.hours(loads, newest)[place]
-    return SeriesBlocks(mean, median, load, process, version, hours, phase, load_hours, last_hour - 1)
+    place = rows // (GPUS * GPU_SERIES) * GPU_SERIES + rows % GPU_SERIES
+    node = node_medians(mean, np.where(memory.gauge[rows], place, -1))
+    return SeriesBlocks(mean, median, load, process, version, hours, phase, load_hours, last_hour - 1, node)
 
 
 def _traits(memory: FullMemory, rows: Ints) -> Traits:

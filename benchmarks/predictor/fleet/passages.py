@@ -10,6 +10,7 @@ from benchmarks.predictor.fleet.recording import Recording
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
+from kernelcast.predictor.passage.node import node_medians
 from kernelcast.predictor.passage.run import BlockResult, DetectorOptions, run
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
 from kernelcast.wire.catalogue import kernel
@@ -101,10 +102,13 @@ def _blocks(recording: Recording) -> SeriesBlocks:
     values = np.concatenate([recording.values[metric.prometheus_name] for metric in JUDGED])
     power = recording.values[device.POWER_USAGE.prometheus_name]
     without: Floats = np.full(power.shape, np.nan)
+    nodes = recording.size.node
+    groups = np.concatenate([nodes, nodes + len(nodes), np.full(len(nodes), -1)])
     return SeriesBlocks.of(
         mean=values,
         median=values,
         load=np.concatenate([power, without, without]),
         process=np.tile(recording.process, (len(JUDGED), 1)),
         version=np.tile(recording.version, (len(JUDGED), 1)),
+        node=node_medians(values, groups),
     )

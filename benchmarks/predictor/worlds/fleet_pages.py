@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from benchmarks.predictor.options import Options
@@ -18,8 +18,10 @@ from benchmarks.predictor.worlds.series import World, WorldSeries
 
 from kernelcast.predictor.alarms.alarms import Alarms
 from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
+from kernelcast.predictor.passage.node import node_medians
 from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions
 from kernelcast.predictor.passage.run import run as evaluations
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
@@ -27,9 +29,6 @@ from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Cause
 from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
-
-if TYPE_CHECKING:
-    from kernelcast.predictor.arrays import Floats, Ints
 
 DAYS: Final = 7.0
 GPUS: Final = 1000
@@ -118,10 +117,12 @@ def candidates(rows: Sequence[Row], first: int = MIN_BLOCKS) -> list[list[Candid
     length = len(rows[0].series.times)
     found: list[list[Candidate]] = [[] for _ in range(length + 1)]
     options = DetectorOptions(calibration=shipped())
+    node = node_medians_of(rows)
     for begin in range(0, len(rows), _ROWS):
         part = rows[begin : begin + _ROWS]
         quiet = AlarmState.quiet(len(part))
-        for result in evaluations(_blocks(part), _traits(part), options, ends=range(first, length + 1), alarms=quiet):
+        blocks = _blocks(part, node[begin : begin + _ROWS])
+        for result in evaluations(blocks, _traits(part), options, ends=range(first, length + 1), alarms=quiet):
             now = result.found
             probability = np.nan_to_num(np.where(result.answered, now.passage.probability, np.nan)).max(axis=1)
             for place in np.flatnonzero(result.alarms.firing | now.beyond).tolist():
@@ -282,14 +283,22 @@ def _finding(row: Row, one: Candidate) -> Finding:
     )
 
 
-def _blocks(rows: Sequence[Row]) -> SeriesBlocks:
+def node_medians_of(rows: Sequence[Row]) -> Floats:
+    """Medians of each row's metric over the GPUs of its node, shape (n, t)."""
+    numbers: dict[tuple[str, str], int] = {}
+    places = [(row.node, row.series.metric) for row in rows]
+    groups = np.array([numbers.setdefault(place, len(numbers)) for place in places])
+    return node_medians(np.stack([row.series.values for row in rows]), groups)
+
+
+def _blocks(rows: Sequence[Row], node: Floats) -> SeriesBlocks:
     values: Floats = np.stack([row.series.values for row in rows])
     nothing = np.full(values.shape[1], np.nan)
     power = device.POWER_USAGE.prometheus_name
     load: Floats = np.stack([row.series.companions.get(power, nothing) for row in rows])
     none: Ints = np.zeros(values.shape, np.int64)
     averaged = np.array([MEANINGS.get(row.series.metric, OTHER).resolution > 0 for row in rows])
-    return SeriesBlocks.of(values, values, load, none, none - 1, averaged=averaged)
+    return SeriesBlocks.of(values, values, load, none, none - 1, averaged=averaged, node=node)
 
 
 def _traits(rows: Sequence[Row]) -> Traits:

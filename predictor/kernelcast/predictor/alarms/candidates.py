@@ -140,7 +140,7 @@ class FindingCandidates:
             elif one.latest.state is FindingState.OBSERVED or one.latest.probability is None:
                 one.is_accepted |= lasting_seconds >= bar * self._settings.hold_seconds
             else:
-                one.is_accepted |= lasting_seconds >= bar * max(_longest_wait(one.latest), self._settings.hold_seconds)
+                one.is_accepted |= lasting_seconds >= bar * _longest_wait(one.latest, self._settings.hold_seconds)
                 one.log_score = discovery.log_score(one.latest.probability, lasting_seconds, bar)
                 predicted.append(one)
         units = [unit_of(one.latest) for one in predicted]
@@ -160,14 +160,12 @@ class FindingCandidates:
         known.latest, known.seen_ns = one, time_ns
 
 
-def _longest_wait(found: Finding) -> float:
+def _longest_wait(found: Finding, hold_seconds: float) -> float:
     """Seconds that a prediction waits at most, however many series are watched; infinite where it is not certain."""
     _, median, late = found.seconds_to_limit or (None, None, None)
-    if late is not None and late <= IMMINENT_SECONDS:
-        return 0.0
-    if median is None or found.probability is None or found.probability < NEARLY_CERTAIN:
-        return math.inf
-    return WAITED_SHARE * median
+    is_certain = found.probability is not None and found.probability >= NEARLY_CERTAIN
+    share = WAITED_SHARE * median if median is not None and is_certain else math.inf
+    return min(share, hold_seconds) if late is not None and late <= IMMINENT_SECONDS else share
 
 
 def _since_ns(found: Finding, time_ns: int) -> int:

@@ -16,8 +16,8 @@ class AlarmSettings(Section):
         pages_per_day: Pages for the whole fleet in 24 hours; further ones are held. Limits already passed are exempt.
         false_discovery_ratio: The smaller, the longer a prediction waits, given how many series are watched: the
             accepted share of false ones where probabilities hold at this site.
-        hold_seconds: Time that an observed ticket, a slow worker, or a prediction whose limit is near must last before
-            it is a finding; an observed fault that is a page waits for nothing.
+        hold_seconds: Time that an observed ticket or a slow worker must last before it is a finding, and a prediction
+            whose limit is near at most; an observed fault that is a page waits for nothing.
         clear_seconds: Time without a candidate after which a finding is over.
         flaps: A candidate that comes this number of times within `flap_window_seconds` is flapping.
         flap_window_seconds: See `flaps`.

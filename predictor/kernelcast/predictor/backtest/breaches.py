@@ -18,6 +18,7 @@ from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
+from kernelcast.predictor.passage.node import node_medians
 from kernelcast.predictor.passage.run import (
     MIN_BLOCKS,
     WINDOW_BLOCKS,
@@ -147,7 +148,8 @@ def breach_columns(batch: SeriesBatch, options: BreachOptions) -> dict[str, Floa
     ends_of_blocks = np.arange(1, mean.shape[1] + 1) * clock.width - 1
     first = round(batch.series[0].start_seconds / (clock.scale * BLOCK_SECONDS))
     runs = (process[:, ends_of_blocks], version[:, ends_of_blocks])
-    blocks = SeriesBlocks.of(mean, median, usage, *runs, averaged=traits.resolution > 0, first=first)
+    node = node_medians(mean, batch.nodes)
+    blocks = SeriesBlocks.of(mean, median, usage, *runs, averaged=traits.resolution > 0, first=first, node=node)
     alarms = AlarmState.quiet(batch.panel.rows)
     known = np.isfinite(mean)
     for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):

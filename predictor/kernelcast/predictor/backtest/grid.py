@@ -14,7 +14,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.table import CsvTable, SeriesKey
 from kernelcast.predictor.forecasting.panel import Panel
-from kernelcast.predictor.series.attributes import SeriesMatch
+from kernelcast.predictor.series.attributes import DEVICE_METRICS, SeriesMatch
 from kernelcast.predictor.series.calendar import overlaps
 from kernelcast.predictor.settings import CalendarSettings
 from kernelcast.wire.errors import ConfigurationError
@@ -66,6 +66,7 @@ class GriddedSeries:
         interval_seconds: Length of an interval.
         seasons: Candidate lengths of seasons, intervals.
         excused: Shape (t,), whether the calendar excuses an interval; its value is a gap.
+        node: Host of its GPU; empty where its labels name none.
     """
 
     key: SeriesKey
@@ -76,6 +77,7 @@ class GriddedSeries:
     interval_seconds: float
     seasons: tuple[int, ...]
     excused: Bools
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +107,26 @@ class SeriesBatch:
         """Intervals that the calendar excuses, shape (n, t)."""
         return np.stack([one.excused for one in self.series])
 
+    @property
+    def nodes(self) -> Ints:
+        """Number of each series' node, shape (n,), among series that begin at the same time; -1 without a node."""
+        numbers: dict[tuple[str, float], int] = {}
+        places = [(one.node, one.start_seconds) for one in self.series]
+        return np.array([numbers.setdefault(place, len(numbers)) if place[0] else -1 for place in places], np.int64)
+
     def parts(self, rows: int) -> Iterator["SeriesBatch"]:
-        """The batch in parts of at most `rows` series."""
-        for begin in range(0, len(self.series), rows):
-            part = slice(begin, begin + rows)
-            panel = replace(self.panel, values=self.panel.values[part], season=self.panel.season[part])
-            yield SeriesBatch(self.series[part], panel)
+        """The batch in parts of about `rows` series, none of which divides a node."""
+        order = np.argsort(self.nodes, kind="stable")
+        nodes = self.nodes[order]
+        whole = (nodes[1:] != nodes[:-1]) | (nodes[1:] < 0)
+        ends = [*(np.flatnonzero(whole) + 1).tolist(), len(order)]
+        begin = 0
+        for place, end in enumerate(ends):
+            if end == len(order) or ends[place + 1] - begin > rows:
+                part = order[begin:end]
+                panel = replace(self.panel, values=self.panel.values[part], season=self.panel.season[part])
+                yield SeriesBatch([self.series[one] for one in part.tolist()], panel)
+                begin = end
 
 
 def batches(table: CsvTable, options: GridOptions) -> list[SeriesBatch]:
@@ -157,7 +173,14 @@ def gridded(key: SeriesKey, numbers: Sequence[int], table: CsvTable, options: Gr
     excused = overlaps(_periods(key, table, options), begin_ns.astype(np.int64), 1)
     grid[excused] = np.nan
     seasons = _seasons(interval, options.season)
-    return GriddedSeries(key, numbers, interval_of_row, grid, float(times.min()), interval, seasons, excused)
+    node = _node(key, table, options)
+    return GriddedSeries(key, numbers, interval_of_row, grid, float(times.min()), interval, seasons, excused, node)
+
+
+def _node(key: SeriesKey, table: CsvTable, options: GridOptions) -> str:
+    if options.metric not in DEVICE_METRICS:
+        return ""
+    return dict(zip(table.labels, table.label_values(key), strict=True)).get("Hostname", "")
 
 
 def _periods(key: SeriesKey, table: CsvTable, options: GridOptions) -> Sequence[CalendarSettings]:

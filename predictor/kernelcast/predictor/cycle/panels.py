@@ -13,6 +13,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.cycle.program_changes import TrialBlocks
+from kernelcast.predictor.passage.node import node_medians
 from kernelcast.predictor.passage.series import SeriesBlocks, Traits
 from kernelcast.predictor.series.attributes import NONE, SeriesAttributes
 from kernelcast.predictor.series.changes import ChangePoints
@@ -120,7 +121,8 @@ class PanelSource:
         last_hour, phase = (np.full(len(rows), one) for one in divmod(newest + 1, self.histories.hour_blocks))
         load, load_hours = self._load(rows, newest)
         by_hour = (hours[:, kept_hours], phase, load_hours[:, kept_hours], last_hour - 1)
-        return SeriesBlocks(mean, median, load[:, kept], process, version, *by_hour)
+        node = self._node(rows, newest, mean)
+        return SeriesBlocks(mean, median, load[:, kept], process, version, *by_hour, node)
 
     def present_process(self, rows: Ints) -> Ints:
         """Number of the process of each row now, counted as in `blocks`."""
@@ -171,6 +173,14 @@ class PanelSource:
         found[wanted == NONE] = np.nan
         values: Floats = found[place]
         return values
+
+    def _node(self, rows: Ints, newest: int, mean: Floats) -> Floats:
+        """Medians of the rows' metrics over the GPUs of their nodes, of blocks whose means these are."""
+        with self.lock:
+            others = self.attributes.of_same_nodes(rows, self.windows)
+        both = np.concatenate([rows, others])
+        further = self.histories.blocks(others, newest)[0][:, -mean.shape[1] :] if len(others) else mean[:0]
+        return node_medians(np.concatenate([mean, further]), self.attributes.node_metric(both))[: len(rows)]
 
     def _limits(self, rows: Ints) -> Floats:
         known = self.attributes

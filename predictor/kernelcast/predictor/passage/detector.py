@@ -25,6 +25,7 @@ from kernelcast.predictor.passage.excursions import (
     jumps_often,
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
+from kernelcast.predictor.passage.node import BesideNode, beside_node
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise
 from kernelcast.predictor.passage.peaks import daily_peaks
 from kernelcast.predictor.passage.refill import refilling
@@ -56,6 +57,8 @@ _RESERVED_SHARE: Final = 0.01
 """Distance from the limit, as a share of it, at which reserved memory wavers around it."""
 _RESERVING_BLOCKS: Final = 6
 """First half hour of a program, in which it reserves."""
+_NODE_SETTLING_BLOCKS: Final = 5
+"""Blocks after a step beside the node during which a slope says nothing."""
 LEAST_REACH: Final = 3.0
 """Blocks for which any trend is extrapolated."""
 
@@ -204,6 +207,17 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
         worn, headroom = _by_wear(wear, target[loaded], settling[loaded], begins[loaded])
         reach = np.maximum(REACH_KNOWN * worn.age, LEAST_REACH)
         passage = _sooner(passage, loaded, later(worn, headroom, *_neither(headroom), reach=reach))
+    compared = np.isfinite(blocks.node).any(axis=1) & ~own & ~opening & ~beyond
+    if compared.any():
+        beside = beside_node(
+            values[compared],
+            (direction * blocks.node)[compared],
+            (traits.resolution / scale)[compared],
+            traits.reserves[compared],
+        )
+        lone, headroom = _by_node(beside, target[compared], (traits.resolution / scale)[compared], begins[compared])
+        reach = np.maximum(REACH_KNOWN * lone.age, LEAST_REACH)
+        passage = _sooner(passage, compared, later(lone, headroom, *_neither(headroom), reach=reach))
     wears = np.isfinite(blocks.load_hours).any(axis=1) & ~own & ~opening & ~beyond
     if day_hours and wears.any():
         days = by_day((direction * blocks.hours)[wears], blocks.load_hours[wears], day_hours)
@@ -275,6 +289,16 @@ def _by_wear(wear: Wear, target: Floats, settling: Ints, begins: Ints) -> tuple[
     error = wear.misfit * np.sqrt(12.0 / jobs) / np.maximum(trend.age, 1)
     trend = replace(trend, error=np.hypot(trend.error, error), noise=np.maximum(trend.noise, wear.misfit))
     return trend, np.where(wear.known & np.isfinite(trend.level), target - trend.level, np.inf)
+
+
+def _by_node(beside: BesideNode, target: Floats, resolution: Floats, begins: Ints) -> tuple[Trend, Floats]:
+    """Trend and headroom of series at the usual high level of their node."""
+    settling = np.full(len(target), _NODE_SETTLING_BLOCKS)
+    trend = estimate(beside.values, begins, resolution=resolution, settling=settling, begins=begins)
+    # What a series and its node do not share wavers from hour to hour: a rise of that size is no drift.
+    error = beside.misfit / np.maximum(trend.age, 1)
+    trend = replace(trend, error=np.hypot(trend.error, error), noise=np.maximum(trend.noise, beside.misfit))
+    return trend, np.where(np.isfinite(trend.level), target - trend.level, np.inf)
 
 
 def _neither(headroom: Floats) -> tuple[Bools, Bools]:

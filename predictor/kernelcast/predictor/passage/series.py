@@ -58,6 +58,7 @@ class SeriesBlocks:
         phase: Shape (n,), blocks since the end of the last whole hour.
         load_hours: Shape (n, h), the load in the same hours.
         last_hour: Shape (n,), number of the last whole hour, counted from the epoch.
+        node: Shape (n, b), median of each block over the GPUs of the series' node; NaN where it is not known.
     """
 
     mean: Floats
@@ -69,6 +70,7 @@ class SeriesBlocks:
     phase: Ints
     load_hours: Floats
     last_hour: Ints
+    node: Floats
 
     @classmethod
     def of(  # noqa: PLR0913  the attributes
@@ -81,6 +83,7 @@ class SeriesBlocks:
         *,
         averaged: Bools | None = None,
         first: int = 0,
+        node: Floats | None = None,
     ) -> "SeriesBlocks":
         """Make them without hours of their own: these are condensed from the blocks.
 
@@ -92,12 +95,14 @@ class SeriesBlocks:
             version: Shape (n, b).
             averaged: Shape (n,), whether hours are means, as of a gauge that rounds; else, and for None, medians.
             first: Number of the first block, counted from the epoch.
+            node: Shape (n, b); None where no node is known.
         """
+        node = np.full(mean.shape, np.nan) if node is None else node
         kind = np.zeros(len(mean), np.bool_) if averaged is None else averaged
         hours, phase = hours_of(mean, median, kind, first)
         load_hours, _ = hours_of(load, load, np.zeros(len(mean), np.bool_), first)
         last_hour = np.full(len(mean), (first + mean.shape[1]) // HOUR_BLOCKS - 1, np.int64)
-        return cls(mean, median, load, process, version, hours, phase, load_hours, last_hour)
+        return cls(mean, median, load, process, version, hours, phase, load_hours, last_hour, node)
 
     def until(self, end: int) -> "SeriesBlocks":
         """The blocks before a place, at most two days of them, and the hours before it, at most five weeks."""
@@ -116,6 +121,7 @@ class SeriesBlocks:
             phase + later * HOUR_BLOCKS,
             self.load_hours[:, hours],
             self.last_hour - later,
+            self.node[:, part],
         )
 
     def at_ends(self, ends: Sequence[int]) -> tuple["SeriesBlocks", Ints]:

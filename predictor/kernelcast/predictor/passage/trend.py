@@ -342,7 +342,7 @@ def _reversal(values: Floats, direction: Floats) -> Floats:
     parts = day[:, -whole:].reshape(len(day), -1, 12)
     # Means: the median of a gauge with whole numbers hides slopes of less than one in two hours.
     known = np.isfinite(parts)
-    hourly = np.where(known, parts, 0.0).sum(axis=2) / np.maximum(known.sum(axis=2), 1)
+    hourly = np.where(known, parts, 0.0).sum(axis=2) / np.where(known.any(axis=2), known.sum(axis=2), np.nan)
     if hourly.shape[1] < 6:
         return np.zeros(len(values))
     falls = np.maximum(-direction[:, None] * (hourly[:, 2:] - hourly[:, :-2]), 0.0) / 24.0

@@ -186,6 +186,24 @@ class SeriesAttributes:
         rows_found: Ints = np.where(known, found, NONE)
         return rows_found
 
+    def node_metric(self, rows: Ints) -> Ints:
+        """A number for each metric of the GPUs of each host; NONE without a host, a limit or a metric of GPUs."""
+        is_gauge = self.judged[rows] & (self.metric[rows] != NONE) & (self.host[rows] != self._hosts.get("", NONE))
+        found: Ints = np.where(is_gauge, self.host[rows] * len(DEVICE_METRICS) + self.metric[rows], NONE)
+        return found
+
+    def of_same_nodes(self, rows: Ints, windows: Windows) -> Ints:
+        """Further rows of the same metrics on the same nodes. Call it under the lock."""
+        every = np.arange(min(len(self.generation), len(windows.generation)))
+        known = (windows.generation[every] == self.generation[every]) & (windows.owner[every] >= 0)
+        numbers = np.where(known, self.node_metric(every), NONE)
+        wanted = np.zeros(int(numbers.max(initial=0)) + 2, np.bool_)
+        wanted[np.minimum(self.node_metric(rows), len(wanted) - 1)] = True
+        wanted[NONE] = False
+        found = wanted[numbers]
+        found[rows] = False
+        return np.flatnonzero(found)
+
     def own_ratio(self, rows: Ints) -> Floats:
         """Limit as a multiple of the own baseline; NaN where there is none."""
         ratio = 1.0 + self.settings.judge.kernel_slowdown_ratio

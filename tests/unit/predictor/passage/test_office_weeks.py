@@ -104,7 +104,7 @@ class Memory:
         hours, nothing = self.histories.hours(row, newest), np.full(mean.shape, np.nan)
         hour, phase = divmod(newest + 1, self.histories.hour_blocks)
         by_hour = (hours, np.array([phase]), np.full(hours.shape, np.nan), np.array([hour - 1]))
-        return SeriesBlocks(mean, median, nothing, numbers, numbers - 1, *by_hour)
+        return SeriesBlocks(mean, median, nothing, numbers, numbers - 1, *by_hour, nothing)
 
 
 def test_after_two_weeks_and_a_restart_from_a_snapshot_the_next_monday_is_no_drift() -> None:
