@@ -26,6 +26,8 @@ _MODEL: Final = f'{inference.MODEL}=~"$model"'
 _TAIL: Final = 0.95
 _LINES: Final = 8
 """Lines of a graph: as many as its legend shows without scrolling."""
+_ON_GPU: Final = "Hostname, gpu, GPU_I_ID"
+"""Labels of a GPU, or of a MIG instance."""
 
 
 def variables() -> tuple[LabelVariable, ...]:
@@ -132,7 +134,7 @@ def on_one_gpu(chosen: str) -> Placed:
     )
     return table(
         text,
-        [column(f"{SHARED}{{{chosen}}}")],
+        [column(f"max by ({inference.MODEL}, {inference.SERVER}, program, {_ON_GPU}) ({SHARED}{{{chosen}}})")],
         (
             Column(inference.MODEL, "Model"),
             Column(inference.SERVER, "Engine", width=90),
