@@ -12,6 +12,7 @@ from kernelcast.grafana.model import label_links
 from kernelcast.grafana.model.panels import ROOMY, Axis, EmptyText, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.grafana.rules.hours import UTILIZATION
+from kernelcast.grafana.rules.standing import HOLDER
 from kernelcast.wire import verdict
 from kernelcast.wire.catalogue import kernel, predictor
 from kernelcast.wire.catalogue.model import Metric
@@ -67,13 +68,16 @@ def standing() -> Placed:
     text = PanelText(
         "Standing still",
         "Programs a rank of which has made no progress for longer than its limit, the phase or state that it is in, "
-        "and for how long. The row of ranks says which rank it is.",
+        "and for how long; with the recording rules the rank that the others wait for alone.",
         if_empty=EmptyText("none", liveness.PROGRAMS),
         runbooks=("KernelcastJobStandsStill", "KernelcastJobStandsStillInOnePhase"),
     )
-    still = f"topk(3, max by (program, state) ({promql.series(kernel.STANDING)}) > 0)"
+    every = f"max by (program, state) ({promql.series(kernel.STANDING)}) > 0"
+    culprit = f'max by (program, state, rank, Hostname) ({HOLDER}{{job=~"$job", program=~"$program"}})'
+    named = f'label_replace({culprit}, "who", ", rank $1", "rank", "(.+)")'
+    still = f"topk(3, {named} or ({every}) unless on (program) {culprit})"
     axis = Axis("s", low=0, decimals=0, thresholds=((None, "red"),))
-    return stat(text, [Query(still, "{{program}}: {{state}}")], axis, named=True, width=6, height=3)
+    return stat(text, [Query(still, "{{program}}{{who}}: {{state}}")], axis, named=True, width=6, height=3)
 
 
 def hottest(*, width: int = 8, height: int = 3) -> Placed:

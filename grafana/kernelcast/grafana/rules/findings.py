@@ -10,7 +10,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS, KERNELS, PIPELINE
 from kernelcast.grafana.rules.absence import fired_lately
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile, duration
+from kernelcast.grafana.rules.model import MINUTE, SHORT_NAME, AlertRule, AlertSeverity, Profile, duration
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue import predictor as rows
 from kernelcast.wire.catalogue.advice import ADVICE
@@ -35,7 +35,7 @@ _NO_KERNEL: Final = _KERNEL.replace("=", "!=", 1)
 _PAGE: Final = 'urgency="page"'
 
 _WHERE: Final = (
-    "{{ with $labels.kernel }}Kernel {{ . }} of {{ end }}"
+    "{{ with $labels.kernel }}Kernel {{ " + SHORT_NAME + " . }} of {{ end }}"
     "{{ if and $labels.kernel $labels.gpu }}{{ $labels.program }} on {{ end }}"
     "{{ if $labels.gpu }}GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
     "{{ else if $labels.rack }}Rack {{ $labels.rack }}"

@@ -2,7 +2,7 @@
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.rules import standing
-from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile, lately
+from kernelcast.grafana.rules.model import MINUTE, SHORT_NAME, AlertRule, AlertSeverity, Profile, lately
 from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, STATE_SECONDS
 from kernelcast.wire.catalogue import kernel
 
@@ -21,8 +21,8 @@ def _slower(profile: Profile) -> AlertRule:
         f"and {KERNEL_SHARE} > {limits.kernel_share_ratio:g}",
         hold_seconds=15 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary="Kernel {{ $labels.kernel }} of {{ $labels.program }} takes {{ $value | humanize }} times as long as "
-        "before",
+        summary="Kernel {{ " + SHORT_NAME + " $labels.kernel }} of {{ $labels.program }} takes "
+        "{{ $value | humanize }} times as long as before",
         description="The mean duration on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} exceeds its usual one by "
         f"more than {(limits.kernel_slower_ratio - 1) * 100:.3g} %, and the kernel takes more than "
         f"{limits.kernel_share_ratio * 100:g} % of the program's GPU time. Collectives "

@@ -18,6 +18,8 @@ DAY: Final = 24 * HOUR
 _UNITS: Final = ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"))
 
 
+SHORT_NAME: Final = 'reReplaceAll "([^ ])[<(#].*" "$1"'
+"""In a template, a kernel's name up to its template arguments, parameters or hash."""
 RUNBOOKS_URL: Final = ""
 """Where people read the runbooks is for each site to say, such as the bridge's /runbooks/."""
 
