@@ -32,7 +32,7 @@ VARIABLES = {
     "__interval": "1m",
     "__range": "1h",
 }
-SERVICES = frozenset({"up", "ALERTS", "kernelcast_producer_up"})
+SERVICES = frozenset({"up", "ALERTS", "kernelcast_producer_up", "kernelcast_bridge_kafka_outage_seconds"})
 _WORD = re.compile(r"[A-Za-z_]\w+")
 
 

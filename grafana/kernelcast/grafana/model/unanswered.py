@@ -13,6 +13,7 @@ UNANSWERED: Final[Mapping[str, str]] = MappingProxyType(
         "Memory errors": "it shows errors, one mark for each, and there were none",
         "Measured effect": _HINTS,
         "Hints issued, and their outcomes": _HINTS,
+        "What to change": _HINTS,
     }
 )
 """Reasons by title."""
@@ -27,14 +28,21 @@ UNANSWERED_IN_DEMO: Final[Mapping[str, str]] = MappingProxyType(
 
 _OF_GPUS: Final = "its state as the GPU itself reports it; a forecast is one state of several"
 _AGE: Final = "it says how old the newest sample is"
+_PREDICTOR: Final = "it is about what the predictor says, which works without this exporter"
 _BY_READER: Final = "a line for each reader; the stopped one has none"
 
 SHOWN_WITHOUT: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "predictor": {"Worst first": _OF_GPUS, "Waiting on Kafka": _BY_READER},
-        "bridge": {"Data": _AGE, "Waiting on Kafka": _BY_READER},
+        "bridge": {
+            "Data": _AGE,
+            "Waiting on Kafka": _BY_READER,
+            "Daemons": "a line for each daemon, and one for Kafka",
+        },
         "exporter": {
             "Data": "it says how old the newest sample is, and how many producers are silent",
+            "Findings": _PREDICTOR,
+            "What to change": _PREDICTOR,
             "Lost in this range": "it counts what every daemon has lost in this time, also one that has ended",
         },
         "kafka": {"Data": _AGE},
