@@ -121,12 +121,12 @@ def tuned() -> int:
 def explicit() -> int:
     """The last one: from its first explicit step on no other is counted, and a space changes."""
     moved = set()
-    for number in range(300):
+    for number in range(1_000):
         with StepTraceAnnotation("train", step_num=number):
             moved.add(SPACE.size)
         if number > 1:
             probe.step(items=8)
-    return 300 if len(moved) > 1 else -1
+    return 1_000 if len(moved) > 1 else -1
 
 
 def cached_calls() -> dict[str, int]:
