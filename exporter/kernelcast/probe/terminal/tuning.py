@@ -1,15 +1,12 @@
 """What trials and searches have come to, by tunable and space: for the box at the program's end, and for the report."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from kernelcast.probe.outcomes import TrialResult
-from kernelcast.probe.tuned.shapes import SearchedShapes
-from kernelcast.probe.tuned.terms import ShapeBucket
-from kernelcast.tuning.campaign import Campaign
+from kernelcast.probe.tuned.shapes import SearchedShapes, ShapeProgress
 
 EARLIER: Final = "by an earlier run"
 
@@ -63,7 +60,9 @@ def tuning_results(
         prevented: Reason for which nothing may be tried; empty if it may.
     """
     results = {name: TuningResult(name, "kept", value, reason=EARLIER) for name, value in restored.items()}
-    results |= {result.name: result for search in searches for result in _shapes(search, prevented)}
+    for search in searches:
+        if isinstance(search, SearchedShapes):
+            results |= {shape.name: _of_shape(shape, prevented) for shape in search.progress()}
     for name, trial in trials.items():
         if trial.value:
             results[name] = _decided(results.get(name), name, trial)
@@ -80,26 +79,13 @@ def _decided(known: TuningResult | None, name: str, trial: TrialResult) -> Tunin
     return replace(own, state="unchanged", reason=trial.reason)
 
 
-def _shapes(search: object, prevented: str) -> Iterator[TuningResult]:
-    """Return the state of each shape of a search that runs in this process; another thread may change it meanwhile."""
-    if not isinstance(search, SearchedShapes):
-        return
-    for bucket in list(search._buckets.values()):  # noqa: SLF001  the room `tuned` shows them in no other way
-        with suppress(RuntimeError):  # a set of candidates has changed while it was counted
-            yield _shape(search, bucket, prevented)
-
-
-def _shape(search: SearchedShapes[Any], bucket: ShapeBucket, prevented: str) -> TuningResult:
-    space, campaign = search._space, bucket.campaign  # noqa: SLF001  likewise
-    value = _shown(space.configuration(bucket.kept))
-    if bucket.kept != space.start:
-        return TuningResult(bucket.name, "kept", value, reason=EARLIER)
-    if isinstance(campaign, Campaign):
-        planned, _launches = campaign.expected()
-        return TuningResult(
-            bucket.name, "searching", value, None, min(campaign.evaluations, planned), planned, prevented
-        )
-    return TuningResult(bucket.name, "searching" if campaign else "unchanged", value)
+def _of_shape(shape: ShapeProgress, prevented: str) -> TuningResult:
+    value = _shown(shape.configuration)
+    if shape.is_kept:
+        return TuningResult(shape.name, "kept", value, reason=EARLIER)
+    if shape.planned is None:
+        return TuningResult(shape.name, "searching" if shape.is_open else "unchanged", value)
+    return TuningResult(shape.name, "searching", value, None, shape.measured, shape.planned, prevented)
 
 
 def _shown(configuration: Any) -> str:

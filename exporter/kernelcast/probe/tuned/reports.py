@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from kernelcast.probe.outcomes import OutcomeQueue
+from kernelcast.probe.tuned.confirmation import Verdict
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.times import duration
 from kernelcast.wire.events import SEARCH_PREFIX, OutcomeState
@@ -15,7 +16,7 @@ MAX_OPEN: Final = 256
 """Searches of one process that are reported at one time; functions and shapes are bounded, programs are not."""
 
 
-class SearchVerdict(Protocol):
+class SearchVerdict(Verdict, Protocol):
     """A verdict of a campaign."""
 
     @property
@@ -25,18 +26,6 @@ class SearchVerdict(Protocol):
     @property
     def decision(self) -> Decision:
         """The decision."""
-
-    @property
-    def reason(self) -> str:
-        """Its reason."""
-
-    @property
-    def ratio(self) -> float | None:
-        """Time of the candidate over that of the kept configuration."""
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Its interval."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from time import perf_counter
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kernelcast.probe.trial_budget import LaunchCost
 from kernelcast.probe.tuned.confirmation import Confirmation, Confirmed, LatePair
@@ -24,6 +25,7 @@ from kernelcast.probe.tuned.terms import (
     Configurations,
     ShapeBucket,
 )
+from kernelcast.tuning.campaign import Campaign
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal
 from kernelcast.wire.tuning.experience import Experience
@@ -41,6 +43,26 @@ CANDIDATE_COST: Final = 0.25
 SUGGESTION_SECONDS: Final = 0.0015
 
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeProgress:
+    """What the search of one shape has come to.
+
+    Attributes:
+        name: Space, function and shape.
+        configuration: The one in force.
+        is_kept: Whether it is another one than the program's own.
+        is_open: Whether its search goes on.
+        measured, planned: Configurations that an open search has measured, and those that it will; None without one.
+    """
+
+    name: str
+    configuration: Any
+    is_kept: bool
+    is_open: bool
+    measured: int | None
+    planned: int | None
 
 
 class SearchedShapes(Generic[Configuration_co]):
@@ -90,6 +112,25 @@ class SearchedShapes(Generic[Configuration_co]):
     def kept(self, shape: object = "") -> Configuration_co:
         """Return the configuration in force for a shape bucket."""
         return self._space.configuration(self._bucket(key_of(shape)).kept)
+
+    def progress(self) -> Iterator[ShapeProgress]:
+        """Yield what each shape has come to. For any thread: one that changes while it is read is left out."""
+        for bucket in list(self._buckets.values()):
+            campaign, measured, planned = bucket.campaign, None, None
+            if isinstance(campaign, Campaign):
+                planned, _launches = campaign.expected()
+                try:
+                    measured = min(campaign.evaluations, planned)
+                except RuntimeError:  # a set of candidates has changed while it was counted
+                    continue
+            yield ShapeProgress(
+                bucket.name,
+                self._space.configuration(bucket.kept),
+                is_kept=bucket.kept != self._space.start,
+                is_open=campaign is not None,
+                measured=measured,
+                planned=planned,
+            )
 
     def learn(self, experience: Experience) -> None:
         """Try nothing that failed on another node; begin with what others have kept. For any thread."""
