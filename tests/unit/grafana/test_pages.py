@@ -19,7 +19,7 @@ from kernelcast.wire.catalogue.devices import energy
 BOARDS = boards()
 PAGES = ("overview", "kernels", "gpus", "serving", "pipeline")
 MAX_PANELS = 14
-MOST_PANELS, MOST_QUERIES = 165, 445
+MOST_PANELS, MOST_QUERIES = 165, 440
 """Of all pages together: nobody reads more. A new panel answers a question that its page names."""
 SCREEN_HEIGHT = 22
 EVENTS = {"Alerts", "XIDs", "Restarts", "Deploys", "Hints kept", "Hints rolled back"}

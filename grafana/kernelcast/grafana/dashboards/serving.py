@@ -39,7 +39,7 @@ def variables() -> tuple[LabelVariable, ...]:
 def panels() -> tuple[Placed, ...]:
     """Do users wait; what limits; what does a token cost."""
     return (
-        *(_requests_now(), _first_token_now(), _throughput_now(), _energy_now(), _shared()),
+        *(_requests_now(), _first_token_now(), _throughput_now(), _energy_now()),
         _models(),
         *(_first_token(), _inter_token(), _queue()),
         *(_throughput(), _requests(), _cache()),
@@ -77,7 +77,7 @@ def _figure(text: PanelText, queries: Sequence[Query], axis: Axis, *, width: int
 def _requests_now() -> Placed:
     text = PanelText("Requests now", "Requests that run, and that wait for a place in the batch.", _EMPTY)
     queries = [Query(f"sum({_in_state(state)})", state) for state in ("running", "waiting")]
-    return _figure(text, queries, Axis("short", low=0, decimals=0), width=6)
+    return _figure(text, queries, Axis("short", low=0, decimals=0), width=7)
 
 
 def _first_token_now() -> Placed:
@@ -85,13 +85,14 @@ def _first_token_now() -> Placed:
         "Time to first token (p95)", "95th percentile now, of all models chosen: what a user waits for.", _EMPTY
     )
     buckets = promql.rate(_of(inference.TIME_TO_FIRST_TOKEN, suffix="_bucket"))
-    return _figure(text, [Query(f"histogram_quantile({_TAIL}, sum by (le) ({buckets})) >= 0")], Axis("s", low=0))
+    quantile = f"histogram_quantile({_TAIL}, sum by (le) ({buckets})) >= 0"
+    return _figure(text, [Query(quantile)], Axis("s", low=0), width=7)
 
 
 def _throughput_now() -> Placed:
     text = PanelText("Tokens a second", "Generated tokens a second, of all models chosen.", _EMPTY)
     tokens = promql.rate(_of(inference.TOKENS, 'kind="generation"'))
-    return _figure(text, [Query(f"sum({tokens})")], Axis("short", low=0), width=4)
+    return _figure(text, [Query(f"sum({tokens})")], Axis("short", low=0))
 
 
 def _energy_now() -> Placed:
@@ -101,18 +102,7 @@ def _energy_now() -> Placed:
         "rules, and an exporter that reads the engine's page.",
         _EMPTY,
     )
-    return _figure(text, [Query(f"min({TOKENS_PER_JOULE}{{{_MODEL}}})")], Axis("none", low=0, decimals=2), width=4)
-
-
-def _shared() -> Placed:
-    text = PanelText(
-        "Shared with training",
-        "GPUs of servers on which a program trains, too: its steps take the GPU from the requests.",
-        EmptyText("none", liveness.GPUS),
-    )
-    axis = Axis("short", low=0, decimals=0, thresholds=((None, "text"), (1, "orange")))
-    shared = f"count(group by (Hostname, UUID) ({SHARED}{{{_MODEL}}}))"
-    return stat(text, [Query(shared)], axis, width=5, height=3)
+    return _figure(text, [Query(f"min({TOKENS_PER_JOULE}{{{_MODEL}}})")], Axis("none", low=0, decimals=2))
 
 
 def beside_training() -> Row:

@@ -12,8 +12,11 @@ import numpy as np
 from jax.profiler import StepTraceAnnotation
 
 from kernelcast import probe
+from kernelcast.probe.tuned.waits import MOST_STEPS
 from kernelcast.wire.frames import PHASES
 
+LEFT_TO_TUNE = MOST_STEPS + 100
+"""Steps of which some have another size: a space watches steps first, more of them where the machine is busy."""
 LOOPS: dict[str, Callable[[], int]] = {}
 
 
@@ -121,12 +124,12 @@ def tuned() -> int:
 def explicit() -> int:
     """The last one: from its first explicit step on no other is counted, and a space changes."""
     moved = set()
-    for number in range(1_000):
+    for number in range(LEFT_TO_TUNE):
         with StepTraceAnnotation("train", step_num=number):
             moved.add(SPACE.size)
         if number > 1:
             probe.step(items=8)
-    return 1_000 if len(moved) > 1 else -1
+    return LEFT_TO_TUNE if len(moved) > 1 else -1
 
 
 def cached_calls() -> dict[str, int]:
