@@ -1,4 +1,4 @@
-"""The series of a large fleet as OpenMetrics text: what simulated GPUs of one node wrote, for many nodes."""
+"""Writes the series of a large fleet as OpenMetrics text: the exporter's page of one simulated node, for many nodes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _BRIDGES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One series of the first node: its value, and by how much that rises a second."""
+    """A series of the first node: its value, and by how much the value rises in a second."""
 
     series: str
     value: float
@@ -33,21 +33,21 @@ class Template:
 
 
 def present(end: int) -> range:
-    """Times of the last minutes before a moment."""
+    """Return the times of the last minutes before a time, Unix seconds."""
     return range(end - MINUTES * 60, end + 1, EVERY_SECONDS)
 
 
 def yesterday(end: int) -> range:
-    """Times of the day before, as the rules look back at them for some minutes after the moment."""
+    """Return the times of the day before: of an hour, and of the minutes that rules with an offset of a day read."""
     return range(end - YESTERDAY - YESTERDAY_MINUTES * 60, end - YESTERDAY + MINUTES * 60, EVERY_SECONDS)
 
 
 def templates(kernels: int, detailed: int) -> list[Template]:
-    """Every series of one node.
+    """Return the series of one node's exporter.
 
     Args:
-        kernels: Kernels of each program, which all have series of their own.
-        detailed: How many of them have histogram buckets.
+        kernels: Kernels of each program; each has series of its own.
+        detailed: Number of kernels with histogram buckets.
     """
     settings = SimulationSettings(nodes=1, gpus=GPUS_OF_A_NODE, kernels=kernels, rate=2000.0, step_seconds=5.0)
     start_ns = 1_760_000_000 * SECOND_NS
@@ -60,7 +60,7 @@ def templates(kernels: int, detailed: int) -> list[Template]:
     pages = []
     for moment in (1, 2):
         tick = pipeline.tick(start_ns + moment * seconds * SECOND_NS)
-        samples = [*tick.devices, *(one for group in tick.programs for one in group.samples)]
+        samples = [*tick.devices, *(sample for group in tick.programs for sample in group.samples)]
         pages.append(dict(_lines(render(samples).decode())))
     before, now = pages
     return [
@@ -75,22 +75,22 @@ def _lines(page: str) -> Iterator[tuple[str, float]]:
             yield series, float(value)
 
 
-def write(path: Path, made: Sequence[Template], nodes: Sequence[int], end: int) -> int:
-    """Write the last minutes before a moment for some nodes; returns the number of series.
+def write(path: Path, node_templates: Sequence[Template], nodes: Sequence[int], end: int) -> int:
+    """Write the last minutes of some nodes; returns the number of series.
 
     Args:
         path: File to write.
-        made: Series of a node.
-        nodes: Their numbers.
-        end: The moment, Unix seconds.
+        node_templates: Series of a node.
+        nodes: Numbers of the nodes.
+        end: End of the minutes, Unix seconds.
     """
     times = present(end)
     count = 0
     with path.open("w") as file:
         for node in nodes:
-            for one in made:
-                series = f'{on_node(one.series, node, made)[:-1]},instance="{host(node)}"}}'
-                values = ((one.value + one.rate * (time - times.start), time) for time in times)
+            for template in node_templates:
+                series = f'{on_node(template.series, node, node_templates)[:-1]},instance="{host(node)}"}}'
+                values = ((template.value + template.rate * (time - times.start), time) for time in times)
                 file.writelines(f"{series} {value:.9g} {time}\n" for value, time in values)
                 count += 1
             up = f'{bridge.PRODUCER_UP.prometheus_name}{{job="{EXPORTER_JOB}",instance="{host(node)}"}}'
@@ -105,15 +105,15 @@ def write(path: Path, made: Sequence[Template], nodes: Sequence[int], end: int) 
     return count
 
 
-def on_node(series: str, node: int, made: Sequence[Template]) -> str:
-    """A series of the first node as another node has it, of the exporters' job."""
-    # UUIDs of simulated GPUs begin with the number of their node, and so do names of programs end.
-    named = series.replace(host_of(made[0].series), host(node)).replace("GPU-", f"GPU-{node:04d}-")
-    return f'{named.replace("sim-train-0", program_of(node))[:-1]},job="{EXPORTER_JOB}"}}'
+def on_node(series: str, node: int, node_templates: Sequence[Template]) -> str:
+    """Return a series of the first node with the names of another node, and with the label `job` of exporters."""
+    # UUIDs of simulated GPUs begin with the number of their node; names of programs end with it.
+    renamed = series.replace(host_of(node_templates[0].series), host(node)).replace("GPU-", f"GPU-{node:04d}-")
+    return f'{renamed.replace("sim-train-0", program_of(node))[:-1]},job="{EXPORTER_JOB}"}}'
 
 
 def program_of(node: int) -> str:
-    """Name of the program on a node."""
+    """Return the name of the program on a node."""
     return f"train-{node:04d}"
 
 
@@ -130,5 +130,5 @@ def write_yesterday(path: Path, recorded: Iterable[tuple[str, float]], end: int)
 
 
 def host(node: int) -> str:
-    """Name of a node."""
+    """Return the name of a node."""
     return f"node-{node:04d}"

@@ -1,4 +1,4 @@
-"""The queries of every page as it opens on a large fleet: with all that the page chooses by itself."""
+"""The queries of every page as Grafana sends them when the page opens, with the first values of its variables."""
 
 import json
 import re
@@ -12,9 +12,9 @@ from kernelcast.grafana import dashboards
 
 RANGE_SECONDS: Final = MINUTES * 60
 """Time range of graphs: the length of the fleet's past."""
-_WORN: Final = 3
-"""Number of the node, and of the program, that a page chooses where it chooses one."""
-_OTHERS: Final = {
+_CHOSEN_NODE: Final = 3
+"""Number of the node, and of the program, that stands for a variable with one value."""
+_FIXED_VALUES: Final = {
     "metric": "DCGM_FI_DEV_GPU_TEMP",
     "horizon": "1h",
     "__range": f"{RANGE_SECONDS}s",
@@ -24,47 +24,68 @@ _OTHERS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A query as Grafana sends it, and whether it is about one moment."""
+class PanelQuery:
+    """A query as Grafana sends it, and whether it is instant; others have a range."""
 
     expr: str
     is_instant: bool
 
 
-def opened(gpus: int) -> Iterator[tuple[str, str, list[Asked]]]:
-    """Page, title and queries of each panel of a fleet; panels in collapsed rows have the row's title before theirs."""
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A panel with its queries.
+
+    Attributes:
+        page: Uid of its page.
+        title: Its title; in a collapsed row after the row's title.
+        queries: Its queries.
+    """
+
+    page: str
+    title: str
+    queries: Sequence[PanelQuery]
+
+
+def opened(gpus: int) -> Iterator[Panel]:
+    """Yield the panels with queries of all pages of a fleet, those in collapsed rows, too."""
     for text in dashboards.render().values():
         page = json.loads(text)
-        chosen = {one["name"]: _chosen(one, gpus // GPUS_OF_A_NODE) for one in page["templating"]["list"]}
-        for panel in page["panels"]:
-            row = f"{panel['title']} / " if panel["type"] == "row" else ""
-            for one in panel["panels"] if row else (panel,):
-                asked = [Asked(_filled(each["expr"], chosen), each["instant"]) for each in one.get("targets", ())]
-                if asked:
-                    yield page["uid"], row + one["title"], asked
+        nodes = gpus // GPUS_OF_A_NODE
+        values = {variable["name"]: _first_value(variable, nodes) for variable in page["templating"]["list"]}
+        for top in page["panels"]:
+            is_row = top["type"] == "row"
+            for panel in top["panels"] if is_row else (top,):
+                queries = [
+                    PanelQuery(_with_values(target["expr"], values), target["instant"])
+                    for target in panel.get("targets", ())
+                ]
+                if queries:
+                    title = f"{top['title']} / {panel['title']}" if is_row else panel["title"]
+                    yield Panel(page["uid"], title, queries)
 
 
-def queries() -> str:
-    """All queries of all pages, for the names in them."""
-    return " ".join(each.expr for _, _, asked in opened(GPUS_OF_A_NODE) for each in asked)
+def expressions() -> str:
+    """Return all expressions of all pages as one text, for the names of metrics in them."""
+    return " ".join(query.expr for panel in opened(GPUS_OF_A_NODE) for query in panel.queries)
 
 
-def _chosen(variable: dict[str, Any], nodes: int) -> str:
-    """The value of a variable when the page opens, as it stands in queries."""
-    name, several = variable["name"], variable.get("includeAll")
-    if several and "allValue" in variable:
+def _first_value(variable: dict[str, Any], nodes: int) -> str:
+    """Return the value of a variable when the page opens, as Grafana writes it into queries."""
+    name, is_multiple = variable["name"], variable.get("includeAll")
+    if is_multiple and "allValue" in variable:
         return str(variable["allValue"])
+    numbers = range(nodes) if is_multiple else (_CHOSEN_NODE,)
     values: dict[str, Sequence[str]] = {
-        "hostname": [host(node) for node in range(nodes)] if several else [host(_WORN)],
+        "hostname": [host(node) for node in numbers],
         "gpu": [str(number) for number in range(GPUS_OF_A_NODE)],
-        "program": [program_of(node) for node in range(nodes)] if several else [program_of(_WORN)],
+        "program": [program_of(node) for node in numbers],
     }
-    return f"({'|'.join(values[name])})" if name in values else _OTHERS.get(name, ".+")
+    return f"({'|'.join(values[name])})" if name in values else _FIXED_VALUES.get(name, ".+")
 
 
-def _filled(expr: str, chosen: dict[str, str]) -> str:
-    """A query with the values of its variables; a `$1` is none."""
-    values = {**_OTHERS, **chosen}
+def _with_values(expr: str, values: dict[str, str]) -> str:
+    """Return an expression with the values of its variables; the `$1` of `label_replace` is no variable."""
+    known = {**_FIXED_VALUES, **values}
     return re.sub(
-        r"\$(?:{([A-Za-z_]\w*)(?::\w+)?}|([A-Za-z_]\w*))", lambda found: values.get(found[1] or found[2], ".+"), expr
+        r"\$(?:{([A-Za-z_]\w*)(?::\w+)?}|([A-Za-z_]\w*))", lambda match: known.get(match[1] or match[2], ".+"), expr
     )

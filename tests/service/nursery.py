@@ -24,6 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
+from tests.service.orphans import fork_orphan
 from tests.service.servers import START_SECONDS, ServerProcess
 
 PR_SET_CHILD_SUBREAPER: Final = 36
@@ -173,25 +174,7 @@ def main() -> None:
     answer(0)
     for line in sys.stdin:
         request = json.loads(line)
-        answer(fork(**request))
-
-
-def fork(arguments: Sequence[str], log: str, environ: Mapping[str, str], before: str) -> int:
-    """Start a daemon that is no child of this process; its process id."""
-    reading, writing = os.pipe()
-    between = os.fork()
-    if not between:
-        pid = os.fork()
-        if not pid:
-            os.close(reading)
-            os.close(writing)
-            become(arguments, log, environ, before)
-        os.write(writing, b"%d" % pid)
-        os._exit(0)
-    os.waitpid(between, 0)  # from now on the daemon belongs to the subreaper
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        return int(pipe.read(20))
+        answer(fork_orphan(functools.partial(become, **request)))
 
 
 def answer(pid: int) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 from kernelcast.view.page import ScrapedPage
 from kernelcast.view.rates import History, KernelNow, ProgramNow
 from kernelcast.view.words import duration, number, since, source_of, subject_of, time_left
-from kernelcast.wire.catalogue.devices import device, gpu
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.devices.gpu import GPU_UP
 from kernelcast.wire.verdict import verdict
 
 SORTS: Final = ("time", "change", "launches", "mean", "name")
@@ -63,7 +64,7 @@ class Gpu:
     @property
     def state(self) -> tuple[Level, str]:
         """What is wrong with it, in some words; empty where nothing is known to be."""
-        if self.value(gpu.GPU_UP) == 0:
+        if self.value(GPU_UP) == 0:
             return "bad", "does not answer"
         temperature, limit = self.value(device.GPU_TEMP), self.value(device.SLOWDOWN_TEMP)
         if temperature is None or limit is None or temperature < limit - NEAR_DEGREES:
@@ -235,8 +236,8 @@ class Picture:
                 "rate_over_seconds": round(self.span_seconds, 3),
                 "sources": self.sources,
                 "news": [asdict(news) for news in self.news],
-                "gpus": [{"node": shown.node, "gpu": shown.index, **shown.values} for shown in self.gpus],
-                "programs": [{"program": program.name, **_program_document(program)} for program in self.programs],
+                "gpus": [{"node": gpu.node, "gpu": gpu.index, **gpu.values} for gpu in self.gpus],
+                "programs": [{"program": program.name, **_as_json(program)} for program in self.programs],
                 "kernels": [asdict(kernel) for kernel in self.kernels],
                 "predictions": [asdict(prediction) for prediction in self.predictions],
                 "no_prediction": "" if self.predictions else self.no_prediction,
@@ -290,8 +291,7 @@ class Recent:
         page, age, has_page = self.page, self.history.age_seconds(now_seconds), self.history.page is not None
         old = bool(self.error) or (age is not None and age > OLD_SECONDS)
         firing = self.alerts.firing
-        every = self.history.programs(now_seconds)
-        programs = [program for program in every if text.lower() in program.name.lower()]
+        programs = self.history.programs(now_seconds)
         picture = Picture(
             title=self.title,
             note=self.note,
@@ -304,7 +304,7 @@ class Recent:
             span_seconds=self.history.span_seconds,
             sources=tuple(sorted(source or "live" for source in page.sources)),
             gpus=_gpus(page, text.lower()),
-            programs=tuple(programs),
+            programs=tuple(program for program in programs if text.lower() in program.name.lower()),
             kernels=_kernels(self.history.kernels(), sort, text.lower()),
             all_kernels=len(page.kernels),
             predictions=self._predictions(now_seconds),
@@ -329,8 +329,7 @@ class Recent:
         for subject, prediction in best.items():
             least = STILL_PREDICTED if subject in self._predicted else PREDICTED
             if (prediction.probability or 0.0) >= least:
-                shown = Prediction(prediction.labels, prediction.probability, left.get(subject))
-                self._predicted[subject] = now_seconds, shown
+                self._predicted[subject] = now_seconds, replace(prediction, seconds_left=left.get(subject))
             else:
                 self._predicted.pop(subject, None)
         for subject, (seen_seconds, _) in list(self._predicted.items()):
@@ -338,17 +337,17 @@ class Recent:
                 del self._predicted[subject]
 
     def _predictions(self, now_seconds: float) -> tuple[Prediction, ...]:
-        shown = {subject: prediction for subject, (_, prediction) in self._predicted.items()}
+        predictions = {subject: prediction for subject, (_, prediction) in self._predicted.items()}
         for labels, crossed in self.page.crossed:
             subject, ago = _subject(labels), max(now_seconds - crossed, 0.0)
-            prediction = shown.get(subject, Prediction(labels))
-            shown[subject] = Prediction(prediction.labels, prediction.probability, prediction.seconds_left, ago)
-        return tuple(sorted(shown.values(), key=_urgency))
+            prediction = predictions.get(subject, Prediction(labels))
+            predictions[subject] = replace(prediction, crossed_seconds_ago=ago)
+        return tuple(sorted(predictions.values(), key=_urgency))
 
 
-def _program_document(program: ProgramNow) -> dict[str, Any]:
-    parts = {"phases": dict(program.phases), "regions": dict(program.regions)}
-    return {**asdict(program), **parts, "verdict": verdict_of(program), "runs": runs(program)}
+def _as_json(program: ProgramNow) -> dict[str, Any]:
+    shares = {"phases": dict(program.phases), "regions": dict(program.regions)}
+    return {**asdict(program), **shares, "verdict": verdict_of(program), "runs": runs(program)}
 
 
 def verdict_of(program: ProgramNow) -> str:
@@ -361,7 +360,7 @@ def verdict_of(program: ProgramNow) -> str:
 
 
 def runs(program: ProgramNow) -> bool:
-    """Whether a process of a program is seen at work; with a single page only one that says its phase is."""
+    """Whether a process of a program works: it is in a phase, or has made steps or launches since the oldest page."""
     return bool(program.now or program.steps_per_second or program.launches_per_second)
 
 
@@ -377,32 +376,37 @@ def is_idle(program: ProgramNow) -> bool:
 
 
 def _news(picture: Picture) -> tuple[News, ...]:
-    found = [
+    every_news = [
         *_news_of_data(picture),
-        *(
-            News(shown.state[0], f"{shown.node} GPU {shown.index} {_gpu_words(shown)}")
-            for shown in picture.gpus
-            if shown.state[0]
-        ),
+        *(News(gpu.state[0], f"{gpu.node} GPU {gpu.index} {_gpu_words(gpu)}") for gpu in picture.gpus if gpu.state[0]),
         *_news_of_predictions(picture.predictions),
-        *(
-            News(
-                "bad" if group.severity == "critical" else "warn",
-                f"alert {group.short_name}: {', '.join(group.subjects)}",
-            )
-            for group in picture.alert_groups
-            if group.severity in _ALL_ALERTS
-        ),
+        *_news_of_alerts(picture.alert_groups),
+        *_news_of_programs(picture.programs),
     ]
-    for program in picture.programs:
+    return tuple(sorted(every_news, key=lambda news: news.level != "bad"))
+
+
+def _news_of_alerts(groups: Sequence[AlertGroup]) -> list[News]:
+    return [
+        News(
+            "bad" if group.severity == "critical" else "warn", f"alert {group.short_name}: {', '.join(group.subjects)}"
+        )
+        for group in groups
+        if group.severity in _ALL_ALERTS
+    ]
+
+
+def _news_of_programs(programs: Sequence[ProgramNow]) -> list[News]:
+    every_news = []
+    for program in programs:
         sentence = verdict_of(program) if runs(program) else ""
         if is_idle(program):
-            found.append(News("bad", f"{program.name} has made no step for {since(program.idle_seconds)}"))
+            every_news.append(News("bad", f"{program.name} has made no step for {since(program.idle_seconds)}"))
         elif sentence.startswith("input-bound"):
-            found.append(News("warn", f"{program.name} is {sentence}"))
+            every_news.append(News("warn", f"{program.name} is {sentence}"))
         elif program.slow_rank is not None and sentence:
-            found.append(News("warn", f"{program.name}: {sentence}"))
-    return tuple(sorted(found, key=lambda news: news.level != "bad"))
+            every_news.append(News("warn", f"{program.name}: {sentence}"))
+    return every_news
 
 
 def _news_of_data(picture: Picture) -> list[News]:
@@ -412,10 +416,10 @@ def _news_of_data(picture: Picture) -> list[News]:
         return [News("bad", f"{picture.error}; {how_old}")]
     if picture.has_page and picture.is_bridge and not picture.producers:
         return [News("bad", "no producer reports to this bridge")]
-    found = [News("bad", f"the figures are {since(age)} old")] if age is not None and age > OLD_SECONDS else []
+    old = [News("bad", f"the figures are {since(age)} old")] if age is not None and age > OLD_SECONDS else []
     silent = sorted(f"{job} {instance}" for job, instance, up in picture.producers if not up)
     more = f" and {len(silent) - 3} more" if len(silent) > 3 else ""
-    return [*found, *([News("bad", f"silent: {', '.join(silent[:3])}{more}")] if silent else [])]
+    return [*old, *([News("bad", f"silent: {', '.join(silent[:3])}{more}")] if silent else [])]
 
 
 def _old_figures(picture: Picture) -> str:
@@ -424,14 +428,14 @@ def _old_figures(picture: Picture) -> str:
     return f"these figures are {since(picture.age_seconds)} old"
 
 
-def _gpu_words(shown: Gpu) -> str:
-    _, words = shown.state
-    temperature, limit = shown.value(device.GPU_TEMP), shown.value(device.SLOWDOWN_TEMP)
+def _gpu_words(gpu: Gpu) -> str:
+    _, words = gpu.state
+    temperature, limit = gpu.value(device.GPU_TEMP), gpu.value(device.SLOWDOWN_TEMP)
     return f"is {words}: {number(temperature)} of {number(limit)} °C" if words.endswith("limit") else words
 
 
 def _news_of_predictions(predictions: Sequence[Prediction]) -> list[News]:
-    found = []
+    every_news = []
     for prediction in predictions:
         crossed = prediction.crossed_seconds_ago is not None
         cause = prediction.labels.get("cause", "unknown").replace("_", " ")
@@ -439,17 +443,18 @@ def _news_of_predictions(predictions: Sequence[Prediction]) -> list[News]:
         subject = subject_of(prediction.labels)
         when = time_left(prediction.seconds_left, prediction.crossed_seconds_ago)
         near = prediction.seconds_left is not None and prediction.seconds_left <= NEAR_SECONDS
-        found.append(News("bad" if crossed or near else "warn", f"{subject} {words}: {cause}, {when}"))
-    return found
+        every_news.append(News("bad" if crossed or near else "warn", f"{subject} {words}: {cause}, {when}"))
+    return every_news
 
 
 def _gpus(page: ScrapedPage, text: str) -> tuple[Gpu, ...]:
-    every = sorted(page.gpus.items(), key=lambda item: (item[0][0], len(item[0][1]), item[0][1]))
-    chosen = [item for item in every if text in f"{item[0][0]} {item[0][1]}".lower()]
-    return tuple(Gpu(node, index, values) for (node, index), values in chosen or every)
+    gpus = [Gpu(node, index, values) for (node, index), values in page.gpus.items()]
+    gpus.sort(key=lambda gpu: (gpu.node, len(gpu.index), gpu.index))
+    matching = [gpu for gpu in gpus if text in f"{gpu.node} {gpu.index}".lower()]
+    return tuple(matching or gpus)
 
 
-def _kernels(every: Sequence[KernelNow], sort: str, text: str) -> tuple[KernelNow, ...]:
+def _kernels(kernels: Sequence[KernelNow], sort: str, text: str) -> tuple[KernelNow, ...]:
     orders: dict[str, Any] = {
         "time": lambda kernel: (-(kernel.busy_ratio or 0.0), -(kernel.launches * (kernel.before_seconds or 0.0))),
         "change": lambda kernel: -(kernel.change_ratio or 0.0),
@@ -457,12 +462,12 @@ def _kernels(every: Sequence[KernelNow], sort: str, text: str) -> tuple[KernelNo
         "mean": lambda kernel: -(kernel.mean_seconds or kernel.before_seconds or 0.0),
         "name": lambda kernel: kernel.name,
     }
-    chosen = [
+    matching = [
         kernel
-        for kernel in every
+        for kernel in kernels
         if text in kernel.name.lower() or any(text in program.lower() for program in kernel.programs)
     ]
-    return tuple(sorted(chosen, key=orders[sort]))
+    return tuple(sorted(matching, key=orders[sort]))
 
 
 def _groups(firing: Sequence[Mapping[str, str]]) -> tuple[AlertGroup, ...]:
@@ -498,12 +503,12 @@ def _no_prediction(page: ScrapedPage, *, has_page: bool, old: bool) -> str:
 
 def _hints(page: ScrapedPage) -> tuple[HintNow, ...]:
     """Open hints with the expected kernel time, then the others with their last state and measured kernel time."""
-    waiting = {(labels.get("program", ""), labels.get("tunable", "")): labels for labels in page.open_hints}
-    found = []
-    for key in sorted({*waiting, *page.hints, *(outcome[:2] for outcome in page.outcomes)}):
-        labels = waiting.get(key, {})
+    open_labels = {(labels.get("program", ""), labels.get("tunable", "")): labels for labels in page.open_hints}
+    hints = []
+    for key in sorted({*open_labels, *page.hints, *(outcome[:2] for outcome in page.outcomes)}):
+        labels = open_labels.get(key, {})
         answers = (state for state in _ANSWERS if page.outcomes.get((*key, state)))
-        found.append(
+        hints.append(
             HintNow(
                 *key,
                 state=labels.get("state") or next(answers, "open"),
@@ -515,7 +520,7 @@ def _hints(page: ScrapedPage) -> tuple[HintNow, ...]:
                 issued=page.hints.get(key, 0.0),
             )
         )
-    return tuple(sorted(found, key=lambda hint: not hint.proposed))
+    return tuple(sorted(hints, key=lambda hint: not hint.proposed))
 
 
 def _without_nan(value: Any) -> Any:

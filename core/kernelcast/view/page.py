@@ -33,7 +33,7 @@ ROWS: Final = (
 _DURATION: Final = kernel.DURATION.prometheus_name
 _REGION_WALL: Final = kernel.REGION_WALL.prometheus_name
 _PARTS: Final = {kernel.PHASE_SECONDS.prometheus_name: "phase", _REGION_WALL: "region"}
-"""Label of each row that has the time of parts of the steps."""
+"""Rows with the time of parts of a step, and the label that names the part."""
 _OWN_NAMES: Final = frozenset(row.prometheus_name for row in ROWS)
 NAMES: Final = _OWN_NAMES | {other for other, own in OWN_NAMES.items() if own in _OWN_NAMES}
 """Names of the rows, with DCGM's other names of them."""
@@ -346,7 +346,8 @@ def _add_steps(page: ScrapedPage, sample: TextSample) -> None:
         page.works[program_of(labels)] = tuple(sorted(labels.items()))
     elif name == kernel.PROCESSES.prometheus_name:
         page.processes[program_of(labels)] = value
-    if name not in _STEP_NAMES or (name == _REGION_WALL and not value):  # which is 0 on each GPU but the first
+    is_other_gpu = name == _REGION_WALL and not value  # a process reports its regions on its first GPU, and 0 on others
+    if name not in _STEP_NAMES or is_other_gpu:
         return
     page.sources.add(labels.get("source", ""))
     totals = page.steps[program_of(labels)]
@@ -358,8 +359,8 @@ def _add_steps(page: ScrapedPage, sample: TextSample) -> None:
         totals.seconds += value
     elif name in _PARTS:
         label = _PARTS[name]
-        parts, part = (totals.phases if label == "phase" else totals.regions), labels.get(label, "")
-        parts[part] = parts.get(part, 0.0) + value
+        seconds_by_part, part = (totals.phases if label == "phase" else totals.regions), labels.get(label, "")
+        seconds_by_part[part] = seconds_by_part.get(part, 0.0) + value
     elif name == kernel.PHASE.prometheus_name:
         totals.now.add(labels.get("phase", ""))
     elif name == kernel.PROGRESS.prometheus_name:

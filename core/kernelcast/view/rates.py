@@ -76,7 +76,7 @@ class ProgramNow:
         items_per_second: Of all ranks together; None where the program counts none.
         step_seconds: Mean time of a step; of the steps since the beginning, where none ended between the two pages.
         phases: Share of each phase, the largest first; since the beginning, where nothing was added since.
-        regions: Share of the steps' time, or without steps of all time, in each region that the program has named.
+        regions: Share of the steps' time in each region that the program has named; without steps, share of all time.
         now: Phases that its processes are in.
         idle_seconds: Time since the last step or change of phase of its slowest rank; None where that is not known.
         launches_per_second: Kernel launches; None before there are two pages, and if nothing was measured.
@@ -236,7 +236,7 @@ def _launch_rates(new: ScrapedPage, old: ScrapedPage, span_seconds: float) -> di
 
 
 def _processes(page: ScrapedPage, series: Iterable[SeriesKey]) -> int:
-    """Live processes of a program: a process that works on several GPUs is one of the series of each."""
+    """Number of a program's live processes. A process that works on several GPUs counts in the series of each."""
     by_rank: dict[tuple[str, str], float] = {}
     for key in series:
         labels = dict(key)
@@ -314,8 +314,8 @@ def _region_shares(totals: Sequence[StepTotals], span_seconds: float) -> tuple[t
 
 def _summed(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     seconds: dict[str, float] = {}
-    for each in parts:
-        for name, part in each.items():
+    for rank_parts in parts:
+        for name, part in rank_parts.items():
             seconds[name] = seconds.get(name, 0.0) + max(0.0, part)
     return seconds
 

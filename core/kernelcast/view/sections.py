@@ -93,35 +93,35 @@ class Section:
 
 
 def sections(picture: Picture, order: str = "") -> tuple[Section, ...]:
-    """The tables, the most important first; kernels are the last, and after them what an exporter's page lacks.
+    """The tables, the most important first. An exporter's page ends with a line that names its missing tables.
 
     Args:
         picture: What matters now.
         order: How the kernels are sorted and filtered, for their heading.
     """
-    every = tuple(map(_without_empty_columns, _sections(picture, order)))
+    tables = tuple(map(_without_empty_columns, _tables(picture, order)))
     if picture.is_bridge or not picture.has_page:
-        return every
-    lacking = {section.name for section in every if not section.rows and _may_lack(section.name, picture)}
-    shown = tuple(section for section in every if section.name not in lacking)
-    return (*shown, _lacks(lacking)) if lacking else shown
+        return tables
+    missing = {table.name for table in tables if not table.rows and _can_be_missing(table.name, picture)}
+    present = tuple(table for table in tables if table.name not in missing)
+    return (*present, _missing_tables(missing)) if missing else present
 
 
-def _may_lack(name: str, picture: Picture) -> bool:
-    """Whether an empty table says no more than that this node or its exporter does not have its subject."""
-    kernels_are_hidden = name == "kernels" and picture.all_kernels
-    return name != "programs" and (name != "alerts" or picture.alerts is None) and not kernels_are_hidden
+def _can_be_missing(name: str, picture: Picture) -> bool:
+    """Whether an empty table means only that this node has no such thing, or that exporters do not show it."""
+    kernels_are_filtered = name == "kernels" and picture.all_kernels
+    return name != "programs" and (name != "alerts" or picture.alerts is None) and not kernels_are_filtered
 
 
-def _lacks(names: Container[str]) -> Section:
-    """One line for all tables that an exporter's page lacks."""
+def _missing_tables(names: Container[str]) -> Section:
+    """A single line in place of all tables that an exporter's page does not have."""
     here = ", ".join(word for name, word in (("gpus", "GPUs"), ("kernels", "kernels")) if name in names)
     elsewhere = ", ".join(name for name in ("alerts", "predictions", "hints") if name in names)
     words = filter(None, (here, elsewhere and f"on a bridge (port 19401): {elsewhere}"))
     return Section("lacking", "not here", (), (), "; ".join(words))
 
 
-def _sections(picture: Picture, order: str) -> Sequence[Section]:
+def _tables(picture: Picture, order: str) -> Sequence[Section]:
     return (
         _gpus(picture),
         _programs(picture),
@@ -195,12 +195,12 @@ def _programs(picture: Picture) -> Section:
 def _program(program: ProgramNow) -> tuple[Cell, ...]:
     sentence = verdict_of(program) if runs(program) else ""
     regions = _percentages(program.regions)
-    shares = _percentages(share for share in program.phases if share[0] != "other" or not regions)
+    phases = _percentages(share for share in program.phases if share[0] != "other" or not regions)
     word, bound, _ = sentence.partition("-bound:")
-    words = f"{word}-bound: {shares}" if bound else shares
+    words = f"{word}-bound: {phases}" if bound else phases
     level: Level = "warn" if word == "input" else ""
     if has_ended(program):
-        level, words = "", f"has ended: {shares}"
+        level, words = "", f"has ended: {phases}"
     elif program.slow_rank is not None:
         level, words = "warn", sentence
     elif is_idle(program):
@@ -260,11 +260,11 @@ def _predictions(picture: Picture) -> Section:
         key = source_of(prediction.labels), prediction.labels.get("cause", ""), state
         groups.setdefault(key, []).append(prediction)
     rows = []
-    for (source, cause, crossed), every in groups.items():
-        first = every[0]
+    for (source, cause, crossed), group in groups.items():
+        first = group[0]
         names = (first.labels.get(name, "") for name in ("program", "kernel", "metric"))
         what = " ".join(name for name in names if name not in ("", source))  # a program without a node is the source
-        more = f" and {len(every) - 1} more" if len(every) > 1 else ""
+        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
         rows.append(
             (
                 Cell(source),

@@ -4,7 +4,7 @@ Address and worst news are on the first lines at any size. A screen that is too 
 of the kernels first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kernelcast.runtime.terminal import printable
-from kernelcast.view.model import Level, Picture
+from kernelcast.view.model import Level, News, Picture
 from kernelcast.view.sections import Cell, Section, sections
 from kernelcast.view.words import ABSENT, since
 
@@ -24,8 +24,8 @@ HEAD_LINES: Final = 2
 """Lines for the address and the worst news."""
 MOST_NEWS: Final = 4
 """Lines of news where there is room."""
-_MARK: Final = 5
-"""Columns of the mark before a piece of news, and a space."""
+_MARK_COLUMNS: Final = 5
+"""Columns of the mark before a piece of news, and of the space after it."""
 _STYLES: Final[dict[Level, str]] = {"bad": "bold red", "warn": "yellow", "good": "green", "": ""}
 _MOST_OF_A_LINE: Final = 24
 """Characters to which a cell is cut on a narrow screen, where its column does not grow."""
@@ -56,35 +56,36 @@ class Screen:
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> RenderResult:
         """Called by rich to draw the screen in the width of the terminal."""
         width, height = options.max_width, self.height
-        every = sections(self.picture, self.order)
+        shown_sections = sections(self.picture, self.order)
         last = [*self.below, *([self.keys] if self.keys is not None else [])]
         lines = None if height is None else height - HEAD_LINES - len(last)
-        rows = allotted(every, lines, self.most_kernels)
+        rows = allotted(shown_sections, lines, self.most_kernels)
         used = sum(1 + count for count in rows if count is not None)
-        spare = len(every) + MOST_NEWS if lines is None else max(0, lines - used)
+        spare = len(shown_sections) + MOST_NEWS if lines is None else max(0, lines - used)
         news = _news(self.picture, 1 + min(spare, MOST_NEWS - 1), width)
-        gap = [Text("")] if spare - len(news) + 1 >= len(every) else []
+        gap = [Text("")] if spare - len(news) + 1 >= len(shown_sections) else []
         yield Group(_banner(self, width), *news)
-        for section, count in zip(every, rows, strict=True):
+        for section, count in zip(shown_sections, rows, strict=True):
             if count is not None:
                 yield Group(*gap, _section(section, count, width))
         yield Group(*map(_cut, last))
 
 
-def allotted(every: Sequence[Section], lines: int | None, most_kernels: int) -> list[int | None]:
+def allotted(shown_sections: Sequence[Section], lines: int | None, most_kernels: int) -> list[int | None]:
     """Rows of each section within some lines, each with its heading; None for a section without a line.
 
     Every section has its heading and a row before any has more; then each has its `few`, in the order of importance;
     then the remaining lines are given in the same order.
     """
     wanted = [
-        min(len(section.rows), most_kernels) if section.name == "kernels" else len(section.rows) for section in every
+        min(len(section.rows), most_kernels) if section.name == "kernels" else len(section.rows)
+        for section in shown_sections
     ]
     if lines is None:
         return list(wanted)
-    rows: list[int | None] = [None] * len(every)
+    rows: list[int | None] = [None] * len(shown_sections)
     for upto in (lambda _: 1, lambda section: section.few, lambda section: len(section.rows)):
-        for place, section in enumerate(every):
+        for place, section in enumerate(shown_sections):
             if rows[place] is None and lines > 0 and (lines > 1 or not section.rows):
                 rows[place], lines = 0, lines - 1
             count = rows[place]
@@ -106,23 +107,28 @@ def _banner(screen: Screen, width: int) -> Text:
 
 
 def _news(picture: Picture, most: int, width: int) -> list[Text]:
-    """The worst news on so many lines at most, broken between words; the last one names the number of further ones."""
+    """The worst news on at most `most` lines, broken between words; the last one has the number of further news."""
     if not picture.news:
         calm = "nothing that needs attention is known" if picture.has_page else "no page was read yet"
         return [_cut(Text(f" {calm}", style="dim"))]
     lines: list[Text] = []
     for number, news in enumerate(picture.news, 1):
-        room = most - len(lines)
-        words = wrap(printable(news.text), max(1, width - _MARK), break_on_hyphens=False)
-        last = len(picture.news) > number and len(words) >= room
-        mark = f" +{len(picture.news) - number} " if last else " ! "
-        style = "bold white on red" if news.level == "bad" else "bold black on yellow"
-        for place, part in enumerate((*words[: room - 1], " ".join(words[room - 1 :])) if len(words) > room else words):
-            head = (mark, style) if not place else (" " * len(mark), "")
-            lines.append(_cut(Text.assemble(head, (f" {part}", _STYLES[news.level]))))
+        room, further = most - len(lines), len(picture.news) - number
+        parts = wrap(printable(news.text), max(1, width - _MARK_COLUMNS), break_on_hyphens=False)
+        mark = f" +{further} " if further and len(parts) >= room else " ! "
+        if len(parts) > room:
+            parts[room - 1 :] = [" ".join(parts[room - 1 :])]  # the terminal cuts the last line
+        lines += _news_lines(news, mark, parts)
         if len(lines) >= most:
             break
     return lines
+
+
+def _news_lines(news: News, mark: str, parts: Sequence[str]) -> Iterator[Text]:
+    style = "bold white on red" if news.level == "bad" else "bold black on yellow"
+    for place, part in enumerate(parts):
+        head = (" " * len(mark), "") if place else (mark, style)
+        yield _cut(Text.assemble(head, (f" {part}", _STYLES[news.level])))
 
 
 def _section(section: Section, count: int, width: int) -> RenderableType:

@@ -69,7 +69,7 @@ class ProbeSettings:
 
 
 def program_name(arguments: Sequence[str], module: str = "") -> str:
-    """Return the name of a program that gives none: of its script, package or module, or `python -c`.
+    """Return the default name of a program: of its script, package or module, or `python -c`.
 
     Args:
         arguments: As in `sys.argv`.
@@ -100,7 +100,7 @@ def settings_from(
     named = plain(str(program or environ.get("KERNELCAST_PROGRAM") or default))
     clean = "".join(character for character in named if PROGRAM_PATTERN.fullmatch(character))[:128] or "program"
     ranks = (environ.get(name) for name in RANK_VARIABLES)
-    shown = str(rank) if rank is not None else next((found for found in ranks if found), "")
+    shown = str(rank) if rank is not None else next(filter(None, ranks), "")
     try:
         interval_seconds = float(environ.get("KERNELCAST_PROBE_INTERVAL_SECONDS", "1"))
     except ValueError:

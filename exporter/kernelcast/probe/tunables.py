@@ -181,10 +181,10 @@ class TunableSet:
 
 
 def check_objective(scope: str, objective: str) -> None:
-    """Check that ranks together, who judge sums of their times, are not asked for a percentile.
+    """Check that a collective trial, which compares sums over the ranks, has the mean as its objective.
 
     Raises:
-        TunableError: They are.
+        TunableError: It has another objective.
     """
     if scope == "collective" and objective != Objective.MEAN:
         raise TunableError(f"objective is {objective!r}; ranks judge the sums of their times, so only the mean can be")

@@ -27,8 +27,8 @@ def render(site: Site = TRIAL) -> dict[str, str]:
 
     Grafana derives its shortest rate window from Prometheus's scrape interval.
     """
-    every = duration(site.prometheus.scrape_interval_seconds)
-    settings = {"httpMethod": "POST", "prometheusType": "Prometheus", "timeInterval": every}
+    interval = duration(site.prometheus.scrape_interval_seconds)
+    settings = {"httpMethod": "POST", "prometheusType": "Prometheus", "timeInterval": interval}
     datasource = {**_DATASOURCE, "url": site.prometheus.url, "jsonData": settings}
     provider = {
         "name": "kernelcast",

@@ -292,7 +292,10 @@ def test_where_nothing_answers_the_error_says_where_it_was_looked_for(
 def test_files_that_are_no_exporters_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: str
 ) -> None:
+    answering(monkeypatch, tmp_path / "kernelcast")  # not in /tmp, where an exporter of this user may run
     with beside(tmp_path / "kernelcast", port):
-        assert target.beside_programs({"XDG_RUNTIME_DIR": str(tmp_path)}) == []
+        assert target.beside_programs({}) == []
+    (tmp_path / "kernelcast" / standalone.PORT).write_text("45001")
+    assert target.beside_programs({}) == ["127.0.0.1:45001"]
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    assert target.beside_programs({"XDG_RUNTIME_DIR": str(tmp_path)}) == []
+    assert target.beside_programs({}) == [], "the folder of another user"

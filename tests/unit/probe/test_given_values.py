@@ -1,4 +1,4 @@
-"""Values that whoever starts the program gives it: one by one, or a file of values that another node has kept."""
+"""Values given at a program's start: by name, or as a file of values that another node has kept."""
 
 import json
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def test_a_value_that_another_node_has_kept_is_in_force_from_the_start_and_is_ch
     assert probe.tunable("other", [1, 2], 1).value == 1
     for _ in range(200):
         probe.step()
-    assert [(one.tunable, one.state.value) for one in running.outcomes][:1] == [("block_size", "applied")]
+    assert [(outcome.tunable, outcome.state.value) for outcome in running.outcomes][:1] == [("block_size", "applied")]
     assert "checked again" in running.outcomes[0].reason
     assert capsys.readouterr().err == ""
 

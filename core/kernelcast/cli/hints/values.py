@@ -24,46 +24,53 @@ FIELDS: Final = (
 )  # fmt: skip
 """Names of the fields of a row."""
 
+_Place = tuple[tuple[str, str, str], str, str, str]
+"""Process, program, tunable and value."""
+
 
 def kept_rows(known: KnownHints) -> list[dict[str, Any]]:
     """Return the kept outcomes with their gains, one row for each process, the newest first; `FIELDS` are the names.
 
     A value that its process has taken back since is left out, so that the rows can be given to `KERNELCAST_SET`.
     """
-    answers = [(record, one) for record in known.newest_first() for one in record.newest()]
-    taken_back = {
-        _place(one, one.outcome.previous): one.time_ns
-        for _, one in sorted(answers, key=lambda answer: answer[1].time_ns)
-        if one.outcome.state is OutcomeState.ROLLED_BACK and one.outcome.previous != one.outcome.value
+    answers = [(record, answer) for record in known.newest_first() for answer in record.newest()]
+    taken_back_ns: dict[_Place, int] = {}
+    for _, answer in answers:
+        outcome = answer.outcome
+        if outcome.state is OutcomeState.ROLLED_BACK and outcome.previous != outcome.value:
+            place = _place(answer, outcome.previous)
+            taken_back_ns[place] = max(answer.time_ns, taken_back_ns.get(place, answer.time_ns))
+    return [
+        _kept_row(record, answer)
+        for record, answer in sorted(answers, key=lambda pair: -pair[1].time_ns)
+        if answer.outcome.state is OutcomeState.KEPT
+        and taken_back_ns.get(_place(answer, answer.outcome.value), -1) < answer.time_ns
+    ]
+
+
+def _kept_row(record: HintRecord, answer: TimedOutcome) -> dict[str, Any]:
+    outcome = answer.outcome
+    low, high = outcome.measured_interval or (None, None)
+    ratio = outcome.measured_ratio
+    derived = {
+        "time": moment(answer.time_ns),
+        "interval_low": low,
+        "interval_high": high,
+        "gain_ratio": None if ratio is None else 1 - ratio,
+        "rules": record.rules,
+        "approved_by": _approver(record),
     }
-    rows: list[dict[str, Any]] = []
-    for record, one in sorted(answers, key=lambda answer: -answer[1].time_ns):
-        outcome = one.outcome
-        if outcome.state is OutcomeState.KEPT and taken_back.get(_place(one, outcome.value), -1) < one.time_ns:
-            low, high = outcome.measured_interval or (None, None)
-            ratio = outcome.measured_ratio
-            found = {
-                "time": moment(one.time_ns),
-                "interval_low": low,
-                "interval_high": high,
-                "gain_ratio": None if ratio is None else 1 - ratio,
-                "rules": record.rules,
-                "approved_by": _approver(record),
-            }
-            rows.append({name: found[name] if name in found else getattr(outcome, name) for name in FIELDS})
-    return rows
+    return {name: derived[name] if name in derived else getattr(outcome, name) for name in FIELDS}
 
 
 def _approver(record: HintRecord) -> str:
-    return (
-        (record.approval.by or "a person")
-        if record.approval_state is ApprovalState.APPROVED and record.approval
-        else ""
-    )
+    if record.approval is None or record.approval_state is not ApprovalState.APPROVED:
+        return ""
+    return record.approval.by or "a person"
 
 
-def _place(one: TimedOutcome, value: str) -> tuple[tuple[str, str, str], str, str, str]:
-    return one.where, one.outcome.program, one.outcome.tunable, value
+def _place(answer: TimedOutcome, value: str) -> _Place:
+    return answer.where, answer.outcome.program, answer.outcome.tunable, value
 
 
 def approved_rows(known: KnownHints, now_ns: int) -> list[dict[str, Any]]:

@@ -159,7 +159,7 @@ class PageReader:
 
 
 def _find_server(address: str, access: ServerCredentials) -> str:
-    """The URL that is asked: the given one, or the first on this machine that answers, the user's own exporter before.
+    """Return the given URL, or the first on this machine that answers: the exporter beside a program comes first.
 
     Raises:
         PageError: None answers.
@@ -167,17 +167,18 @@ def _find_server(address: str, access: ServerCredentials) -> str:
     if address:
         return base_url(address)
     beside = beside_programs(os.environ)
-    for each in (*beside, *DEFAULTS):
+    for candidate in (*beside, *DEFAULTS):
         with suppress(PageError):
-            get(f"{base_url(each)}/metrics", access)
-            return base_url(each)
-    folders = " or ".join(directories(os.environ, os.getuid()))
-    own = (
-        f"the exporter beside your programs ({', '.join(beside)}) does not answer yet"
-        if beside
-        else f"no exporter beside a program of yours was found in {folders}"
+            get(f"{base_url(candidate)}/metrics", access)
+            return base_url(candidate)
+    if beside:
+        reason = f"the exporter beside your programs ({', '.join(beside)}) does not answer yet"
+    else:
+        folders = " or ".join(directories(os.environ, os.getuid()))
+        reason = f"no exporter beside a program of yours was found in {folders}"
+    raise PageError(
+        f"neither {' nor '.join(DEFAULTS)} answers, and {reason}; give the address of a bridge or an exporter"
     )
-    raise PageError(f"neither {' nor '.join(DEFAULTS)} answers, and {own}; give the address of a bridge or an exporter")
 
 
 def _once(reader: PageReader, controls: Controls, interval: float, *, as_json: bool) -> None:

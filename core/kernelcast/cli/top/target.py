@@ -85,12 +85,12 @@ class ServerCredentials:
 
 def beside_programs(environ: Mapping[str, str]) -> list[str]:
     """Addresses of exporters that run beside this user's programs, as `kernelcast probe --standalone` starts them."""
-    found = []
+    addresses = []
     for folder in map(Path, directories(environ, os.getuid())):
         with suppress(OSError, ValueError):
             if folder.lstat().st_uid == os.getuid() and (folder / LIFE_LINE).is_socket():
-                found.append(f"127.0.0.1:{int((folder / PORT).read_text('ascii'))}")
-    return found
+                addresses.append(f"127.0.0.1:{int((folder / PORT).read_text('ascii'))}")
+    return addresses
 
 
 def base_url(address: str) -> str:

@@ -28,7 +28,7 @@ LONG_SETTLING: Final = 6
 
 Before, they are left out, because drift within them is large; their long launches count."""
 SIGN_ERROR: Final = 0.005
-"""Error of the test of signs: all of 8 pairs, or 19 of 24."""
+"""Error of the sign test: all of 8 pairs, or 19 of 24."""
 MEDIAN_ERROR: Final = 1.25
 """Standard error of a median over that of a mean, for normal noise."""
 
@@ -99,7 +99,7 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
     for block in blocks:
         differences: list[tuple[float, float]] = []
         launches = 0
-        for half in (_by_arm(one, slope, settle) for one in block.halves):
+        for half in (_by_arm(records, slope, settle) for records in block.halves):
             own = half[Arm.KEPT]
             kept = own if len(own) >= LEVEL_LAUNCHES else [*kept, *own][-LEVEL_LAUNCHES:]
             if not kept:
@@ -125,7 +125,7 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
 
 
 class Look(NamedTuple):
-    """Log-ratio of the later halves of long slots, its standard error, and the log-ratios of the pairs of slots."""
+    """Log-ratio of the later halves of long slots, its standard error, and the log-ratio of each pair of slots."""
 
     log_ratio: float
     error: float
@@ -137,13 +137,13 @@ class Look(NamedTuple):
         return len(self.differences)
 
     def mostly(self, *, above: float = inf, below: float = -inf) -> bool:
-        """Whether so many pairs are above or below a log-ratio that it is no chance, by the exact test of signs.
+        """Whether significantly more than half of the pairs are above or below a log-ratio: the exact sign test.
 
-        The level can jump within a pair, as where the clock is throttled; signs are right also then.
+        It holds also where the level jumps within a pair, for example because the clock is throttled.
         """
-        beyond = sum(one > above or one < below for one in self.differences)
-        chances = sum(comb(self.pairs, number) for number in range(beyond, self.pairs + 1))
-        return chances <= SIGN_ERROR * 2.0**self.pairs
+        beyond = sum(difference > above or difference < below for difference in self.differences)
+        as_many = sum(comb(self.pairs, number) for number in range(beyond, self.pairs + 1))
+        return as_many <= SIGN_ERROR * 2.0**self.pairs
 
 
 def look(blocks: Sequence[OpenBlock], noise: float) -> Look | None:
@@ -159,18 +159,18 @@ def look(blocks: Sequence[OpenBlock], noise: float) -> Look | None:
         slots = [_later(half, arm) for half in block.halves for arm in _order(half)]
         if block.kind is not BlockKind.LOOK or not all(slots):
             continue
-        one, two, three, four = map(median, slots)
+        first, second, third, fourth = map(median, slots)
         sign = 1 if _order(block.halves[0])[1] is Arm.CANDIDATE else -1
         # A slot against those before and after it, so that a steady drift cancels out.
-        differences += sign * (two - (one + three) / 2), sign * ((two + four) / 2 - three)
+        differences += sign * (second - (first + third) / 2), sign * ((second + fourth) / 2 - third)
         launches.append(min(map(len, slots)))
     pairs = len(differences)
     if not pairs:
         return None
-    own = noise * sqrt(1.5 / median(launches))
+    noise_spread = noise * sqrt(1.5 / median(launches))
     middle = median(differences)  # the level can jump within a pair
-    spread = SCALE_OF_MEDIAN * median([abs(one - middle) for one in differences])
-    return Look(middle, MEDIAN_ERROR * max(own, spread) / sqrt(pairs), differences)
+    spread = SCALE_OF_MEDIAN * median([abs(difference - middle) for difference in differences])
+    return Look(middle, MEDIAN_ERROR * max(noise_spread, spread) / sqrt(pairs), differences)
 
 
 def _order(half: Sequence[LaunchRecord]) -> tuple[Arm, Arm]:

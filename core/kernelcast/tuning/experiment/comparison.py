@@ -32,9 +32,9 @@ LONGEST_SETTLING: Final = 33
 LOOK_ERRORS: Final = 1.5
 """Standard errors by which long slots must say that a candidate is faster, or that it gains what is looked for."""
 MANY_PAIRS: Final = 8
-"""Pairs of long slots from which on their middle says that they are the same, and their signs can say the contrary."""
+"""Pairs of long slots from which on their median can confirm the ratio, and their signs can contradict it."""
 MOST_PAIRS: Final = 24
-"""Pairs from which on their middle says the contrary, too."""
+"""Pairs from which on their median alone contradicts the ratio."""
 ANALYSE_EVERY: Final = 1.2
 """Growth of the compared launches between two interim analyses, which take processor time in the program."""
 
@@ -141,7 +141,7 @@ class Comparison:
         return (found.estimate, found.bounds(last=last)) if found is not None else (None, None)
 
     def percentiles(self) -> Percentiles:
-        """Return the 99th percentiles of both arms; where they are not the objective, of all launches that settled."""
+        """Return the 99th percentiles of both arms; if they are not the objective, those of all settled launches."""
         if self._rules.objective is Objective.P99:
             return PercentileEvidence(self._blocks, self.settle, self._rules.level).measured()
         return Percentiles(percentile(self._settled[Arm.CANDIDATE]), percentile(self._settled[Arm.KEPT]))
@@ -306,24 +306,24 @@ class Comparison:
         elif is_useless:
             self._conclude(ComparisonDecision(Decision.ROLLED_BACK, f"a gain of {gain} is excluded", last=last))
         elif last:
-            self._undecided(found)
+            self._end_undecided(found)
 
-    def _judge_percentile(self, found: PercentileEvidence, *, last: bool) -> None:
-        least = 1 - self._rules.minimum_gain
-        if found.estimate <= least and found.is_lower:
+    def _judge_percentile(self, percentiles: PercentileEvidence, *, last: bool) -> None:
+        worth_keeping = 1 - self._rules.minimum_gain
+        if percentiles.estimate <= worth_keeping and percentiles.is_lower:
             self._conclude(ComparisonDecision(Decision.KEPT, "proved faster at the 99th percentile", last=last))
-        elif found.is_above(least):
+        elif percentiles.is_above(worth_keeping):
             reason = f"a gain of {self._rules.minimum_gain:.1%} at the 99th percentile is excluded"
             self._conclude(ComparisonDecision(Decision.ROLLED_BACK, reason, last=last))
         elif last:
-            self._undecided(found)
+            self._end_undecided(percentiles)
 
-    def _undecided(self, found: Evidence | PercentileEvidence) -> None:
+    def _end_undecided(self, data: Evidence | PercentileEvidence) -> None:
         reason = f"neither a gain of {self._rules.minimum_gain:.1%} nor its absence was proved"
-        factor = found.missing()
-        if found.estimate <= 1 - self._rules.minimum_gain and factor < inf:
-            more = ceil((factor - 1) * found.launches)
-            reason += f"; at {found.estimate:.3f} times the kept time, it needs about {more} more launches of each"
+        factor = data.missing()
+        if data.estimate <= 1 - self._rules.minimum_gain and factor < inf:
+            more = ceil((factor - 1) * data.launches)
+            reason += f"; at {data.estimate:.3f} times the kept time, it needs about {more} more launches of each"
         self._conclude(ComparisonDecision(Decision.INCONCLUSIVE, reason, last=True))
 
     # Times that follow the configuration some launches later show its effect beside launches of the other one. Where
@@ -363,8 +363,9 @@ def _compare_look(long: Look | None, ratio: float, minimum_gain: float, *, is_fa
         is_contrary = long.mostly(below=gain)
     if is_same:
         return LookSays.SAME
-    is_contrary = long.pairs >= MOST_PAIRS or (long.pairs >= MANY_PAIRS and is_contrary)
-    return LookSays.CONTRARY if is_contrary else LookSays.NEITHER
+    if long.pairs >= MOST_PAIRS or (long.pairs >= MANY_PAIRS and is_contrary):
+        return LookSays.CONTRARY
+    return LookSays.NEITHER
 
 
 def _ratio(log_ratio: float) -> float:

@@ -149,7 +149,7 @@ class Experiment:
             result = ComparisonDecision(Decision.ROLLED_BACK, reason)
         self._verdict = ExperimentVerdict(
             result.decision,
-            result.reason + _shown(self._first.percentiles()),
+            result.reason + _percentile_words(self._first.percentiles()),
             ratio=result.ratio or measured,
             interval=interval,
             second_ratio=second,
@@ -163,12 +163,13 @@ class Experiment:
         )
 
 
-def _shown(found: Percentiles) -> str:
+def _percentile_words(percentiles: Percentiles) -> str:
     """Return the 99th percentiles that are known, as the end of a reason."""
-    if found.new is None:
-        return "" if found.old is None else f"; the 99th percentile of the kept one is {found.old:.3g} s an item"
-    if found.old is None:
-        return f"; the 99th percentile is {found.new:.3g} s an item"
-    within = f" [{found.interval[0]:.3f}, {found.interval[1]:.3f}]" if found.interval else ""
-    times = f"{found.new:.3g} s an item, not {found.old:.3g} s"
-    return f"; the 99th percentile is {found.new / found.old:.3f}{within} times the kept one: {times}"
+    new, old, interval = percentiles
+    if new is None:
+        return "" if old is None else f"; the 99th percentile of the kept one is {old:.3g} s an item"
+    if old is None:
+        return f"; the 99th percentile is {new:.3g} s an item"
+    bounds = f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""
+    times = f"{new:.3g} s an item, not {old:.3g} s"
+    return f"; the 99th percentile is {new / old:.3f}{bounds} times the kept one: {times}"

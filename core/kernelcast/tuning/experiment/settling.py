@@ -75,13 +75,14 @@ def _trend(stays: Sequence[Stay], noise: float) -> float:
     """
     longest = max((len(times) for _, times in stays), default=0)
     longer = [times for _, times in stays if 2 * len(times) > longest]
-    slopes = [one for times in longer if (one := _slope(times)) is not None]
+    slopes = [slope for times in longer if (slope := _slope(times)) is not None]
     if len(slopes) < MIN_STAYS:
         return 0.0
     trend = median(slopes)
-    quarter = max(1, min(map(len, longer)) // 4)  # as of `_slope`: two medians of a quarter, a quarter apart
-    own = MEDIAN_ERROR * noise * sqrt(2 / quarter) / quarter
-    spread = max(own, SCALE_OF_MEDIAN * median([abs(slope - trend) for slope in slopes]))
+    # `_slope` takes the difference of two medians, each of a quarter of a stay and a quarter apart.
+    quarter = max(1, min(map(len, longer)) // 4)
+    noise_spread = MEDIAN_ERROR * noise * sqrt(2 / quarter) / quarter
+    spread = max(noise_spread, SCALE_OF_MEDIAN * median([abs(slope - trend) for slope in slopes]))
     limit = (TREND_ERRORS + FEW_STAYS / len(slopes)) * spread / sqrt(len(slopes))
     return trend if abs(trend) > limit else 0.0
 

@@ -98,16 +98,16 @@ def no_reason(_kept: KeptConfiguration) -> str:
 
 
 class GivenKept(Protocol):
-    """Configurations that another node has kept, and that whoever started the program has given it."""
+    """Configurations that another node has kept and that a program gets at its start, as in `KERNELCAST_SET`."""
 
     def find(self, space: str, code_version: str) -> KeptConfiguration | None:
-        """Return that of a space for this program and machine; None without one."""
+        """Return the configuration of a space for this program and machine; None if there is none."""
 
     def refused(self, space: str, config: str, reason: str) -> None:
-        """Note why one is not in force."""
+        """Note the reason for which a configuration is not in force."""
 
 
-AGAINST: Final = (Decision.ROLLED_BACK.value, Decision.FAILED.value, "taken_back")
+NOT_KEPT: Final = (Decision.ROLLED_BACK.value, Decision.FAILED.value, "taken_back")
 """States of a configuration that this node has tried and does not keep."""
 
 
@@ -126,7 +126,7 @@ class Journal:
         clock: Unix seconds.
         running: Whether a process still runs.
         machine: The machine; None knows neither its device nor its driver.
-        given: Configurations of another node; those of this journal precede them.
+        given: Configurations of another node; for a space without a kept configuration in this journal.
 
     Attributes:
         driver: Version of the driver; empty where it is not known.
@@ -189,36 +189,48 @@ class Journal:
         self, space: str, code_version: str = "", unfit: Callable[[KeptConfiguration], str] = no_reason
     ) -> str | None:
         """Return the configuration that was kept last for this code version; None if there is none."""
-        found = self.last_kept(space, code_version, unfit)
-        return found.config if found else None
+        last = self.last_kept(space, code_version, unfit)
+        return last.config if last else None
 
     def last_kept(
         self, space: str, code_version: str = "", unfit: Callable[[KeptConfiguration], str] = no_reason
     ) -> KeptConfiguration | None:
-        """Return the configuration that was kept last for this code version and device; None if there is nothing.
+        """Return the configuration that was kept last for this code version and device; None if there is none.
 
         Args:
             space: Name of the space.
             code_version: Version of the program.
-            unfit: Returns the reason for which one cannot be in force; empty if it can.
+            unfit: Returns the reason for which a configuration cannot be in force; empty if it can.
         """
-        found = [self._kept[key] for key in self._keys(space, code_version) if key in self._kept]
-        own = max(found, key=lambda one: one.time, default=None)
-        if own is not None or self._given is None:
-            return own if own is None or not unfit(own) else None
-        given = self._given.find(space, code_version)
+        kept = [self._kept[key] for key in self._keys(space, code_version) if key in self._kept]
+        if kept:
+            last = max(kept, key=lambda configuration: configuration.time)
+            return None if unfit(last) else last
+        return self._given_configuration(self._given, space, code_version, unfit) if self._given else None
+
+    def _given_configuration(
+        self, source: GivenKept, space: str, code_version: str, unfit: Callable[[KeptConfiguration], str]
+    ) -> KeptConfiguration | None:
+        """Return the configuration of another node, unless this node has tried it and does not keep it."""
+        given = source.find(space, code_version)
         if given is None:
             return None
-        tried = (self._entries.get((key, given.config)) for key in self._keys(space, code_version))
-        here = next((one.state for one in tried if one is not None and one.state in AGAINST), "")
         reason = (
             self.banned(space, given.config, code_version)
-            or (f"here it was {here.replace('_', ' ')}" if here else "")
+            or self._reason_not_kept(space, given.config, code_version)
             or unfit(given)
         )
         if reason:
-            self._given.refused(space, given.config, reason)
-        return None if reason else given
+            source.refused(space, given.config, reason)
+            return None
+        return given
+
+    def _reason_not_kept(self, space: str, config: str, code_version: str) -> str:
+        for key in self._keys(space, code_version):
+            entry = self._entries.get((key, config))
+            if entry is not None and entry.state in NOT_KEPT:
+                return f"here it was {entry.state.replace('_', ' ')}"
+        return ""
 
     def forget(self, space: str, code_version: str = "") -> None:
         """Note that the kept configuration was taken back."""
@@ -228,7 +240,8 @@ class Journal:
         """Return the reason for which a configuration is never tried again; empty if it may be."""
         keys = self._keys(space, code_version)
         if not self._device:  # it may be any of those that have run the configuration
-            keys = tuple(key for key, one in tuple(self._entries) if one == config and key[:2] == (space, code_version))
+            places = tuple(self._entries)
+            keys = tuple(key for key, tried in places if tried == config and key[:2] == (space, code_version))
         return next(filter(None, (self._ban_reason((key, config)) for key in keys)), "")
 
     def tried(self, space: str, code_version: str, since: float) -> set[str]:
@@ -334,9 +347,10 @@ class Journal:
             approved_by = str(line.get("approved_by", "")) or approved_by
             self._kept[key] = KeptConfiguration(config, entry.time, str(line.get("driver", "")), approved_by)
         elif state in ("taken_back", Decision.FAILED.value):
-            for one in (key, (*key[:2], "")):
-                if one in self._kept and (state == "taken_back" or self._kept[one].config == config):
-                    del self._kept[one]
+            for kept_key in (key, (*key[:2], "")):
+                kept = self._kept.get(kept_key)
+                if kept is not None and (state == "taken_back" or kept.config == config):
+                    del self._kept[kept_key]
         known = self._entries.pop((key, config), None)
         if known is not None and known.state == Decision.FAILED.value and state not in ("begin", Decision.KEPT.value):
             entry = known
@@ -361,31 +375,35 @@ class Journal:
 
     def _lines(self) -> list[dict[str, Any]]:
         """Return the present state as lines; kept configurations come last, so that no later line changes them."""
-        kept = {(key, one.config): one for key, one in self._kept.items()}
-        order = [one for one in self._entries if one not in kept] + [one for one in kept if one in self._entries]
-        found = [
-            {
-                "version": VERSION,
-                "state": self._entries[one].state if one not in kept else Decision.KEPT.value,
-                "space": one[0][0],
-                "config": one[1],
-                "code_version": one[0][1],
-                "device": one[0][2],
-                "driver": kept[one].driver if one in kept else "",
-                "approved_by": kept[one].approved_by if one in kept else "",
-                "time": kept[one].time if one in kept else self._entries[one].time,
-                "by": self._entries[one].by,
-                "reason": self._entries[one].reason,
-                "ratio": self._entries[one].ratio,
-            }
-            for one in order
-        ]
+        kept = {(key, configuration.config): configuration for key, configuration in self._kept.items()}
+        places = [place for place in self._entries if place not in kept]
+        places += [place for place in kept if place in self._entries]
+        states = [self._state_line(place, kept.get(place)) for place in places]
         starts = [
             {**line, "state": "begin", "by": by}
-            for one, line in zip(order, found, strict=True)
-            for by in self._open_starts.get(one, {}).values()
+            for place, line in zip(places, states, strict=True)
+            for by in self._open_starts.get(place, {}).values()
         ]
-        return found + starts
+        return states + starts
+
+    def _state_line(self, place: tuple[Key, str], kept: KeptConfiguration | None) -> dict[str, Any]:
+        """Return the state of a configuration, kept or not, as a line."""
+        (space, code_version, device), config = place
+        entry = self._entries[place]
+        return {
+            "version": VERSION,
+            "state": Decision.KEPT.value if kept else entry.state,
+            "space": space,
+            "config": config,
+            "code_version": code_version,
+            "device": device,
+            "driver": kept.driver if kept else "",
+            "approved_by": kept.approved_by if kept else "",
+            "time": kept.time if kept else entry.time,
+            "by": entry.by,
+            "reason": entry.reason,
+            "ratio": entry.ratio,
+        }
 
 
 def _seconds(time_value: Any) -> float:

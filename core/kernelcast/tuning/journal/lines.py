@@ -32,9 +32,9 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
         file.seek(max(0, size - LARGEST_BYTES))
         for line in file:
             with contextlib.suppress(ValueError, RecursionError):
-                found = json.loads(line)
-                if isinstance(found, dict):
-                    yield found
+                value = json.loads(line)
+                if isinstance(value, dict):
+                    yield value
 
 
 def append(path: Path, *added: dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ def gpus_of(
     if labels.get("pod"):
         pod = (labels.get("namespace"), labels["pod"])
         return tuple(gpu for gpu in gpus if any((user.get("namespace"), user.get("pod")) == pod for user in gpu.users))
-    return tuple(gpu for gpu in gpus if any(listens(one) for pid in gpu.pids for one in parents(pid, proc)))
+    return tuple(gpu for gpu in gpus if any(listens(ancestor) for pid in gpu.pids for ancestor in parents(pid, proc)))
 
 
 def parents(pid: int, proc: Path = PROC) -> Iterator[int]:

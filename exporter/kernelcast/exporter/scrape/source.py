@@ -106,7 +106,7 @@ class ScrapeSource:
     def _read(self) -> tuple[_Reading, ...]:
         targets = {target.url: target for target in self._targets()}
         gpus = self._gpus()
-        found = dict[str, _Reading]()
+        readings = dict[str, _Reading]()
         for url, target in [*targets.items()][:MAX_TARGETS]:
             time_ns = time.time_ns()
             try:
@@ -115,13 +115,13 @@ class ScrapeSource:
                 self._failed(target, str(error))
                 before = self._last.get(url)
                 if before is not None and time_ns - before.time_ns < self._keep_ns:
-                    found[url] = before
+                    readings[url] = before
                 continue
             self._troubles.pop(url, None)
             users = gpus_of(gpus, listener(target.port), dict(target.labels))
-            found[url] = _Reading(time_ns, target, page, users)
-        self._last = found
-        return tuple(found.values())
+            readings[url] = _Reading(time_ns, target, page, users)
+        self._last = readings
+        return tuple(readings.values())
 
     def _failed(self, target: PageTarget, trouble: str) -> None:
         self._on_error()

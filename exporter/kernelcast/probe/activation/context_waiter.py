@@ -256,9 +256,9 @@ def _guarded(work: Callable[[], object]) -> None:
 
 
 def _explain_silence(environ: Mapping[str, str], pid: int) -> None:
-    """Say that no step was seen, at the end of a program that the command has started: it would show nothing else.
+    """Write that no step was seen, at the end of a program that the command has started and nothing was measured in.
 
-    A launcher of ranks measures nothing itself, and its children have taken more time than it has.
+    A launcher of ranks measures nothing itself. It is known by its children, which have taken more processor time.
     """
     waiter, times = _process.waiter, os.times()
     is_launcher = times.children_user + times.children_system > times.user + times.system
@@ -267,4 +267,4 @@ def _explain_silence(environ: Mapping[str, str], pid: int) -> None:
     from kernelcast.probe.terminal.messages import UserMessages  # noqa: PLC0415  the program has ended
     from kernelcast.probe.terminal.role import launch_role  # noqa: PLC0415  likewise
 
-    UserMessages(lambda: launch_role(environ, sys.modules, ""), environ).explain()
+    UserMessages(lambda: launch_role(environ, sys.modules, ""), environ).explain_silence()

@@ -1,6 +1,6 @@
-"""A trial of a value on one process alone: the trial of a job of one rank, which meets with itself at each boundary.
+"""A trial of a value in a process without other ranks: the trial of a job of one rank, with a meeting at each boundary.
 
-`HintReceiver` runs one for a hint, or for the check of a kept value.
+`HintReceiver` runs one for a hint, or to check a kept value.
 """
 
 from typing import Final
@@ -20,10 +20,10 @@ LONGEST_PAUSE_NS: Final = 3600 * 1_000_000_000
 
 
 class LocalTrial:
-    """Compares a value with the kept one. Only `boundary` changes the value. For the program's thread.
+    """Compares a value with the kept one. For the program's thread. Only `boundary` puts the tried value in force.
 
     Args:
-        hint: The hint that proposes the value; None in the check of a kept value, which tries the one before it.
+        hint: The hint that proposes the value; None to check a kept value against the value before it.
         tunable: The tunable.
         value: The value tried.
         recorder: Measures the kernels.
@@ -52,7 +52,7 @@ class LocalTrial:
         self._followed.step_ended(items)
 
     def boundary(self) -> Ended | None:
-        """Change to the next value of the experiment; returns the end once there is one, and its value is set."""
+        """Set the value of the next launch; at the end of the experiment, set the decided value and return the end."""
         self._paused_since_ns = None
         self._followed.end_launch()
         launches, device = self._followed.times()
@@ -67,7 +67,7 @@ class LocalTrial:
         """Put the old value in force until the next `boundary`; the step that has just ended is not compared.
 
         Args:
-            reason: Why.
+            reason: Reason for the pause.
             now_ns: Unix nanoseconds.
 
         Returns:

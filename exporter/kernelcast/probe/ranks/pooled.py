@@ -63,20 +63,20 @@ class PooledTimes:
 
     def record_before(self, number: int, arms: Mapping[int, Arm], ranks: int) -> None:
         """Record the launches before a number; those of which fewer ranks have a time are left out."""
-        for one in sorted(known for known in self._times if known < number):
-            by_rank = self._times.pop(one)
-            if one in arms and len(by_rank) == ranks:
+        for launch in sorted(launch for launch in self._times if launch < number):
+            by_rank = self._times.pop(launch)
+            if launch in arms and len(by_rank) == ranks:
                 seconds, items = (sum(values) for values in zip(*by_rank.values(), strict=True))
-                self._record(arms[one], seconds, items, one)
+                self._record(arms[launch], seconds, items, launch)
 
 
 class PooledTrial:
-    """One trial of all ranks, on the first rank. For the program's thread.
+    """A trial of all ranks, on the first rank. For the program's thread.
 
     Args:
         work: Id, tunable and values of the trial.
         rules: Limits of the experiment.
-        seed: Of the order in which the values run; None draws one.
+        seed: Seed of the order in which the values run; None draws one.
         by_device_time: Compare device time, else the time of a launch. The other one is reported; if it proves the
             value slower, the value is rolled back.
         clock: Nanoseconds.
@@ -97,11 +97,12 @@ class PooledTrial:
         self._rules = rules
         self._by_device_time = by_device_time
         self._clock = clock
-        drawn = Random().randrange(2**32) if seed is None else seed  # noqa: S311  the order is no secret
-        self._experiment = Experiment(seed=drawn, rules=rules, attributed=attributed)
-        first, second = self._experiment.record, self._experiment.record_second
-        self._record_wall, device = (second, first) if by_device_time else (first, second)
-        self._wall, self._device = PooledTimes(self._record_launch), PooledTimes(device)
+        order_seed = Random().randrange(2**32) if seed is None else seed  # noqa: S311  the order is no secret
+        self._experiment = experiment = Experiment(seed=order_seed, rules=rules, attributed=attributed)
+        self._record_wall, record_device = experiment.record, experiment.record_second
+        if by_device_time:
+            self._record_wall, record_device = record_device, self._record_wall
+        self._wall, self._device = PooledTimes(self._record_launch), PooledTimes(record_device)
         self._ranks = 1
         self._usual_seconds: deque[float] = deque(maxlen=USUAL_LAUNCHES)
         self._arms: dict[int, Arm] = {}
@@ -115,16 +116,16 @@ class PooledTrial:
     def of(
         cls, work: Work, tunable: AnyTunable, recorder: Recorder, context: HintContext, *, is_proof: bool = False
     ) -> "PooledTrial":
-        """Make the trial of a tunable's value.
+        """Return the trial of a tunable's value.
 
-        It is judged by device time if the tunable names its kernels and their launches are timed one by one.
+        It compares device time if the tunable names its kernels and their launches are timed one by one.
 
         Args:
             work: Id, tunable and values of the trial.
             tunable: The tunable.
             recorder: Measures the kernels.
             context: Rules, seed and clock.
-            is_proof: Whether it is of a search, whose launches were compared by their time.
+            is_proof: Whether it proves the result of a search, which has compared the wall times of launches.
         """
         by_device_time = not is_proof and device_time_decides(tunable, recorder)
         return cls(
@@ -158,22 +159,22 @@ class PooledTrial:
 
         Args:
             reports: One of each rank of the job, in order; None if its message is missing.
-            has_run: Whether the last plan has run, too, as on a rank alone.
+            has_run: Whether the last plan has run, too, as in a process without other ranks.
         """
         self._ranks = ranks = len(reports)
-        before = self._next_number if has_run else self._plan_begins
+        next_to_run = self._next_number if has_run else self._plan_begins
         for rank, report in enumerate(reports):
             if report is not None and report.trial == self.work.trial:
                 self._wall.add(rank, report.launches)
                 self._device.add(rank, report.device)
         self._device.record_before(self._device.reported_before(ranks), self._arms, ranks)
-        self._wall.record_before(before, self._arms, ranks)
+        self._wall.record_before(next_to_run, self._arms, ranks)
         if not self._by_device_time:
-            self._experiment.unrecorded_before(before)
+            self._experiment.unrecorded_before(next_to_run)
         self._end_waiting(ranks)
 
     def skip(self) -> None:
-        """Wait for no time of the launches that were planned so far."""
+        """Compare no launch that was planned so far and has no time yet."""
         self._experiment.unrecorded_before(self._next_number)
 
     def ended(self) -> Ended | None:

@@ -40,7 +40,7 @@ class SearchMember:
     def add(self, space: CollectiveSpace, tunable: AnyTunable) -> None:
         """Take part in the search of a space."""
         self._bans[space.name] = places_of(
-            tuple(filter(lambda one: self._notes.banned(space.name, one), tunable.allowed)), tunable.allowed
+            tuple(config for config in tunable.allowed if self._notes.banned(space.name, config)), tunable.allowed
         )
         self._tunables[space.name] = tunable  # last: from now on `learn` adds to the bans
 
@@ -63,7 +63,7 @@ class SearchMember:
 
     def follow(self, work: Work) -> None:
         """Note a configuration before it runs for the first time, and that the one before did no harm."""
-        value = next((one for one, _ in work.plan if one != work.old), "")
+        value = next((value for value, _ in work.plan if value != work.old), "")
         if value:
             self._notes.begin(work.tunable, value)
 

@@ -9,30 +9,37 @@ from kernelcast.wire.frames import COST_BOUNDS
 WIDTH: Final = 80
 _INSIDE: Final = WIDTH - 4
 _NAME: Final = 46
-"""Characters of a kernel's name."""
+"""Characters of the name of a kernel or region."""
 _TUNED_NAME: Final = 24
-"""Characters of the name of a space, which for a shape of calls is long."""
-_KEEPS: Final = "\N{NO-BREAK SPACE}"
+"""Characters of the name of a space; the name of a decorated function with a shape is longer."""
+_NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 TUNED_LINES: Final = 3
-"""Most lines about spaces and tunables."""
+"""Largest number of lines about spaces and tunables."""
 LINES: Final = 10
-"""Of the whole box."""
+"""Largest number of lines of the box."""
 COST_AFTER_SECONDS: Final = 10.0
 """In a shorter run the probe's own start is most of what measuring took, and says nothing about a longer one."""
 
 
 def box(run: RunSummary) -> list[str]:
     """Return the lines of the box."""
-    rank = f" rank {run.rank}{f' of {run.ranks}' if run.ranks else ''}" if run.rank else ""
-    title = f" kernelcast: {_cut(_ascii(run.program + rank), 32)}: {_counted(run.steps, 'step')}{_rates(run)} "
-    known = [*_regions(run), f"memory: {_memory(run)}{_cost(run)}", *_tuned(run)]
-    rest = [*known, *_kernels(run)[: LINES - 4 - len(known)], run.verdict]
-    lines = [*_time(run, LINES - 2 - len(rest)), *rest]
+    program = _cut(_ascii(f"{run.program}{_rank(run)}"), 32)
+    title = f" kernelcast: {program}: {_counted(run.steps, 'step')}{_rates(run)} "
+    fixed = [*_regions(run), f"memory: {_memory(run)}{_cost(run)}", *_tuned(run)]
+    # The frame takes two lines, the verdict one; kernels leave one for the phases.
+    rest = [*fixed, *_kernels(run)[: LINES - 4 - len(fixed)], run.verdict]
+    lines = [*_phases(run, LINES - 2 - len(rest)), *rest]
     return [
         f"+-{_cut(title, _INSIDE):-<{_INSIDE}}-+",
         *(f"| {_cut(_ascii(line), _INSIDE):<{_INSIDE}} |" for line in lines),
         f"+{'':-<{WIDTH - 2}}+",
     ]
+
+
+def _rank(run: RunSummary) -> str:
+    if not run.rank:
+        return ""
+    return f" rank {run.rank} of {run.ranks}" if run.ranks else f" rank {run.rank}"
 
 
 def _rates(run: RunSummary) -> str:
@@ -42,34 +49,36 @@ def _rates(run: RunSummary) -> str:
     return f", {_number(run.steps_per_second)} steps/s{items}"
 
 
-def _time(run: RunSummary, most: int) -> list[str]:
-    """Return shares of the steps' time by phase on so many lines at most."""
+def _phases(run: RunSummary, most: int) -> list[str]:
+    """Return the share of each phase in the steps' time, on at most `most` lines."""
     total_seconds = sum(run.phase_seconds.values())
     order = sorted(run.phase_seconds.items(), key=lambda part: (part[0] == "other", -part[1]))
     shares = ((name, seconds / total_seconds * 100) for name, seconds in order if total_seconds)
-    return _listed("time", [f"{name} {share:.0f} %" for name, share in shares if share >= 0.5], most)
+    return _wrapped_list("time", [f"{name} {share:.0f} %" for name, share in shares if share >= 0.5], most)
 
 
 def _regions(run: RunSummary) -> list[str]:
-    """Return the time in each region on one line: of the whole run, with its first step, which `_time` leaves out."""
+    """Return the time in each region on one line. It includes the first step, which phases leave out."""
     order = sorted(run.region_seconds.items(), key=lambda region: -region[1])
-    return _listed("regions", [f"{_cut(_ascii(name), _NAME)} {_time_words(seconds)}" for name, seconds in order], 1)
+    regions = [f"{_cut(_ascii(name), _NAME)} {_duration(seconds)}" for name, seconds in order]
+    return _wrapped_list("regions", regions, 1)
 
 
-def _listed(title: str, words: list[str], most: int) -> list[str]:
-    """Return words on so many lines at most; dots stand for those that have no room."""
-    if not words:
+def _wrapped_list(title: str, items: list[str], most: int) -> list[str]:
+    """Return a list on at most `most` lines, broken between items; dots stand for items without room."""
+    if not items:
         return []
-    text = f"{title}: " + ", ".join(word.replace(" ", _KEEPS) for word in words)
-    lines = [line.replace(_KEEPS, " ") for line in wrap(text, _INSIDE, subsequent_indent=" " * (len(title) + 2))]
+    text = f"{title}: " + ", ".join(item.replace(" ", _NO_BREAK) for item in items)
+    lines = [line.replace(_NO_BREAK, " ") for line in wrap(text, _INSIDE, subsequent_indent=" " * (len(title) + 2))]
     if len(lines) <= most:
         return lines
     return [*lines[: most - 1], f"{lines[most - 1][: _INSIDE - 3].rpartition(',')[0]}, .."]
 
 
-def _time_words(seconds: float) -> str:
-    unit, size = next((unit for unit in (("s", 1.0), ("ms", 1e-3)) if seconds >= unit[1]), ("us", 1e-6))
-    return f"{_number(seconds / size)} {unit}"
+def _duration(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{_number(seconds)} s"
+    return f"{_number(seconds / 1e-3)} ms" if seconds >= 1e-3 else f"{_number(seconds / 1e-6)} us"
 
 
 def _memory(run: RunSummary) -> str:
@@ -83,14 +92,14 @@ def _memory(run: RunSummary) -> str:
 
 
 def _cost(run: RunSummary) -> str:
-    known = run.cupti_step_time_ratio
-    if len(known) == len(COST_BOUNDS):
-        return f"; CUPTI costs {max(0.0, known[1] - 1) * 100:.0f} % of a step"
+    bounds = run.cupti_step_time_ratio
+    if len(bounds) == len(COST_BOUNDS):
+        return f"; CUPTI costs {max(0.0, bounds[1] - 1) * 100:.0f} % of a step"
     return f"; measuring took {run.measuring_ratio * 100:.2g} %" if run.running_seconds >= COST_AFTER_SECONDS else ""
 
 
 def _tuned(run: RunSummary) -> list[str]:
-    """Return a line for each result; a single one may take more, because its values are what a user copies."""
+    """Return a line for each result. A single result may take more lines, because a user copies its values."""
     lines = [f"tuned: {_cut(_ascii(result.name), _TUNED_NAME)}: {result.words()}" for result in run.tuning]
     if len(lines) == 1:
         return wrap(lines[0], _INSIDE, subsequent_indent="       ")[:TUNED_LINES]

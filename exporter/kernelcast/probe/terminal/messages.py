@@ -94,10 +94,10 @@ class UserMessages:
         return pause_seconds
 
     def finish(self, summarise: Summarise) -> None:
-        """Write report and summary at the program's end, where this process is the first of the job; or why not."""
+        """Write report and summary at the program's end, or the reason for which there are none."""
         with suppress(Exception):  # nothing here may reach the program
             if self._role is None:
-                self.explain()
+                self.explain_silence()
             if not self.has_summary:
                 return
             run = summarise(True)
@@ -117,18 +117,18 @@ class UserMessages:
     def _shows(self) -> bool:
         """Whether this process shows the summary at its end."""
         role = self._role
-        speaks = role is not None and role.is_first_of_job and not role.is_quiet
-        return speaks and self._is_launched and (bool(self._report) or self._is_terminal())
+        may_write = role is not None and role.is_first_of_job and not role.is_quiet
+        return may_write and self._is_launched and (bool(self._report) or self._is_terminal())
 
-    def explain(self) -> None:
-        """Say why there is neither line, box nor report; nothing after an error, which has said what is wrong."""
+    def explain_silence(self) -> None:
+        """Write the reason for which there is neither line, box nor report; nothing after an unhandled error."""
         processes = sys.modules.get("multiprocessing.process")
         is_worker = processes is not None and processes.parent_process() is not None
         if is_worker or hasattr(sys, "last_type"):
             return
         role = self._find_role()
         if role.is_first_of_job and not role.is_quiet and (self._report or self._is_terminal()):
-            self._write(no_step(self._report))
+            self._write(no_step_line(self._report))
 
     def _write_report(self, run: "RunSummary") -> None:
         temporary = f"{self._report}.{os.getpid()}"
@@ -144,14 +144,14 @@ class UserMessages:
             self._report = ""
 
 
-def no_step(report: str) -> str:
+def no_step_line(report: str) -> str:
     """Return the line for a program that has made no step, used no GPU and reported nothing.
 
     Args:
-        report: Path of the report that it was to leave; empty for none.
+        report: Path of the requested report; empty for none.
     """
-    left = f", and no report is in {report}" if report else ""
-    return f"kernelcast: no step was seen, so nothing was measured{left}; {CALL_STEP}"
+    missing = f", and no report is in {report}" if report else ""
+    return f"kernelcast: no step was seen, so nothing was measured{missing}; {CALL_STEP}"
 
 
 class StandardError:
@@ -170,7 +170,7 @@ class StandardError:
 
 
 def _wrapped(line: str, descriptor: int) -> str:
-    """Break a line between words where a terminal would break it anywhere; begin below a progress bar."""
+    """Break a line between words to the width of a terminal; with a progress bar of tqdm, begin a new line first."""
     try:
         columns = os.get_terminal_size(descriptor).columns
     except OSError:

@@ -6,7 +6,7 @@ from typing import Final
 from kernelcast.wire.frames import Reception, Status
 
 CALL_STEP: Final = "call kernelcast.probe.step() after each pass of the loop"
-"""The remedy for a program whose steps are not seen."""
+"""Remedy for a program whose steps the probe does not see."""
 
 
 @dataclass(frozen=True, slots=True)

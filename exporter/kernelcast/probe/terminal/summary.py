@@ -149,9 +149,9 @@ def summary(
 def _verdict(phases: Mapping[str, float], regions: Mapping[str, float], recorder: Recorder, rank: str) -> str:
     if not recorder.progress.steps:
         return f"no step was seen: {CALL_STEP}"
-    of_phases = verdict(phases, _idle_ratio(recorder), has_peers=bool(rank))
-    if of_phases:
-        return of_phases
+    phase_verdict = verdict(phases, _idle_ratio(recorder), has_peers=bool(rank))
+    if phase_verdict:
+        return phase_verdict
     if len(regions) > 1:
         return f"the largest region is {max(regions, key=lambda name: regions[name])}"
     return "phases are not known; probe.data(batches) would measure the waits for data"
@@ -182,16 +182,16 @@ def _gpu_peaks(recorder: Recorder) -> dict[str, int]:
 
 
 def _hottest(recorder: Recorder) -> tuple[HotKernel, ...]:
-    found: dict[str, tuple[float, int]] = {}
+    totals: dict[str, tuple[float, int]] = {}
     for (_device, signature), spent in recorder.spent(()).items():
         if spent.timed:
-            seconds, launches = found.get(signature, (0.0, 0))
-            found[signature] = (
+            seconds, launches = totals.get(signature, (0.0, 0))
+            totals[signature] = (
                 seconds + spent.sum_ns / spent.timed * max(spent.launches, spent.timed) / 1e9,
                 launches + spent.launches,
             )
-    total_seconds = sum(seconds for seconds, _launches in found.values())
-    hottest = sorted(found.items(), key=lambda item: -item[1][0])[:HOTTEST]
+    total_seconds = sum(seconds for seconds, _launches in totals.values())
+    hottest = sorted(totals.items(), key=lambda item: -item[1][0])[:HOTTEST]
     return tuple(
         HotKernel(label(signature), launches, seconds, seconds / total_seconds if total_seconds else 0.0)
         for signature, (seconds, launches) in hottest

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kernelcast.tuning.experiment import Decision
-from kernelcast.tuning.journal import Journal
+from kernelcast.tuning.journal import Journal, KeptConfiguration
 
 
 class CandidateNotes:
@@ -38,10 +38,12 @@ class CandidateNotes:
         """Return the configuration that was kept before; None if there is none that `find` knows by its text."""
         if self._journal is None or self._approved_by:
             return None
-        known = self._journal.kept(
-            space, self._code_version, lambda one: "" if find(one.config) is not None else "the space has it not"
-        )
-        return find(known) if known is not None else None
+
+        def unfit(kept: KeptConfiguration) -> str:
+            return "" if find(kept.config) is not None else "the space does not have it"
+
+        config = self._journal.kept(space, self._code_version, unfit)
+        return find(config) if config is not None else None
 
     def banned(self, space: str, candidate: Any) -> str:
         """Return the reason for which a candidate is never tried again; empty if it may be."""

@@ -44,9 +44,9 @@ class LabelVariable:
 
     def to_json_data(self) -> dict[str, Any]:
         """Returns the variable for grafanalib's JSON encoder."""
-        asked = _asked(self.name, self.title, f"label_values({self.selector}, {self.label})", _LABEL_VALUES)
+        queried = _queried(self.name, self.title, f"label_values({self.selector}, {self.label})", _LABEL_VALUES)
         return {
-            **asked,
+            **queried,
             "sort": SORT_NATURAL,
             "regex": "",
             "hide": _HIDDEN if self.hidden else 0,
@@ -88,7 +88,7 @@ class RankedVariable:
         value = f'/[{{, ]{self.label}="(?<value>[^"]*)"'
         text = f'.*[{{, ]{self.words}="(?<text>[^"]+)"/' if self.words else "/"
         return {
-            **_asked(self.name, self.title, query, _QUERY_RESULT),
+            **_queried(self.name, self.title, query, _QUERY_RESULT),
             "sort": _AS_ANSWERED,
             "regex": value + text,
             "hide": 0,
@@ -98,8 +98,8 @@ class RankedVariable:
         }
 
 
-def _asked(name: str, title: str, query: str, kind: int) -> dict[str, Any]:
-    """A variable whose values are asked of Prometheus, by a `qryType` of Grafana's."""
+def _queried(name: str, title: str, query: str, kind: int) -> dict[str, Any]:
+    """A variable whose values Grafana queries from Prometheus; `kind` is its `qryType`."""
     return {
         "name": name,
         "label": title,

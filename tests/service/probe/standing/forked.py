@@ -1,4 +1,4 @@
-"""Forks ranks from a process that has imported PyTorch, which takes seconds of a core: `python forked.py`.
+"""Forks ranks from a process that has imported PyTorch, because the import takes seconds of a core.
 
 It answers the requests of `tests.service.nursery.Nursery`: `{"arguments": [SCRIPT, …], "log": PATH, "environ": {…}}` a
 line, with the rank's process id. The rank runs the script; its standard input never has anything, and never ends. It
@@ -12,29 +12,13 @@ import os
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch._dynamo  # noqa: F401  an optimizer imports it
+from tests.service.orphans import fork_orphan
 from torch.nn.parallel import DistributedDataParallel  # noqa: F401  for the ranks
 from torch.utils.data import DataLoader  # noqa: F401
-
-
-def fork(arguments: Sequence[str], log: str, environ: Mapping[str, str]) -> int:
-    """Start a rank that is no child of this process; its process id."""
-    reading, writing = os.pipe()
-    between = os.fork()
-    if not between:
-        pid = os.fork()
-        if not pid:
-            os.close(reading)
-            os.close(writing)
-            become(arguments, log, environ)
-        os.write(writing, b"%d" % pid)
-        os._exit(0)
-    os.waitpid(between, 0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        return int(pipe.read())
 
 
 def become(arguments: Sequence[str], log: str, environ: Mapping[str, str]) -> None:
@@ -64,6 +48,7 @@ def join(process: str) -> None:
 gc.collect()
 gc.freeze()
 os.write(1, b"0\n")
-while request := sys.stdin.readline():
-    asked = json.loads(request)
-    os.write(1, b"%d\n" % fork(asked["arguments"], asked["log"], asked["environ"]))
+while line := sys.stdin.readline():
+    request = json.loads(line)
+    rank = partial(become, request["arguments"], request["log"], request["environ"])
+    os.write(1, b"%d\n" % fork_orphan(rank))

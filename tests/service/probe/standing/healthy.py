@@ -1,7 +1,7 @@
-"""A healthy program that does something that takes long: `python healthy.py WHAT FOLDER SHRINK`.
+"""A healthy program that does something that takes long: `python healthy.py WHAT FOLDER`.
 
-It trains until it is killed, and does it after each five minutes; all times are divided by SHRINK. It leaves a file
-named after itself in FOLDER when it has come back from it, or is about to begin what never ends.
+It trains until it is killed, and does it after each five minutes. It leaves a file named after itself in FOLDER when it
+has come back from it, or is about to begin what never ends.
 """
 
 import code
@@ -19,8 +19,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from kernelcast import probe
 
-WHAT, FOLDER, SHRINK = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
-MINUTE: Final = 60.0 / SHRINK
+WHAT, FOLDER = sys.argv[1], Path(sys.argv[2])
+MINUTE: Final = 60.0
 BATCH_SECONDS: Final = 0.2
 
 

@@ -26,7 +26,7 @@ from kernelcast.wire.catalogue import kernel
 pytestmark = pytest.mark.service
 
 JOB: Final = Path(__file__).parent / "job.py"
-FORKED: Final = Path(__file__).parent / "forked.py"
+FORKED: Final = "tests.service.probe.standing.forked"
 RANKS: Final = 4
 LIMIT_SECONDS: Final = 10
 TOLD_WITHIN_SECONDS: Final = 15
@@ -114,7 +114,7 @@ class Watched:
 @contextmanager
 def watching(folder: Path, **settings: float) -> Iterator[Watched]:
     """A node that runs."""
-    with nursery([str(python_with(FRAMEWORKS)), str(FORKED)], environment()) as programs, ExitStack() as stack:
+    with nursery([str(python_with(FRAMEWORKS)), "-m", FORKED], environment()) as programs, ExitStack() as stack:
         node = Watched(folder, programs, **settings)
         stack.enter_context(stopping(node.exporter, node.prometheus))
         node.exporter.start(lambda: answers(f"{node.page}/metrics"))
@@ -242,7 +242,8 @@ def test_nineteen_of_twenty_runs_name_the_right_rank(watched: Watched, fault: st
 
 
 def test_a_network_that_drops_between_two_nodes_is_told_and_no_rank_is_named(watched: Watched, tmp_path: Path) -> None:
-    drop_the_network(watched, tmp_path)
+    found = found_without_network(watched, tmp_path)
+    assert is_right(found, "mismatch"), found
 
 
 @pytest.mark.nightly
@@ -250,11 +251,15 @@ def test_in_twenty_networks_that_drop_no_rank_is_ever_named(watched: Watched, tm
     for run in range(RUNS):
         folder = tmp_path / str(run)
         folder.mkdir()
-        drop_the_network(watched, folder)
+        found = found_without_network(watched, folder)
+        assert is_right(found, "mismatch"), found
 
 
-def drop_the_network(watched: Watched, folder: Path) -> None:
-    """Let a job lose its network: two namespaces, joined by a pair of interfaces; ranks 0 and 1 are in the first."""
+def found_without_network(watched: Watched, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Let a job lose its network; returns what is told, in time.
+
+    The job runs in two namespaces, joined by a pair of interfaces; ranks 0 and 1 are in the first.
+    """
     tried = subprocess.run(["unshare", "--user", "--map-root-user", "--net", "true"], check=False, capture_output=True)
     if tried.returncode:
         missing("a network namespace", f"unshare says: {tried.stderr.decode().strip()}")
@@ -269,10 +274,10 @@ def drop_the_network(watched: Watched, folder: Path) -> None:
             with job(watched, "none", folder, address="10.9.0.1", places=places):
                 subprocess.run([*into_first, "ip", "link", "set", "first", "down"], check=True)
                 found = told(watched)
-            assert is_right(found, "mismatch"), found
         finally:
             network.stdin.close()
     wait_for("the end of the alerts", lambda: not watched.alerts())
+    return found
 
 
 def test_a_rank_that_is_killed_is_told_at_once_and_is_no_stand_still(watched: Watched, tmp_path: Path) -> None:
@@ -319,31 +324,20 @@ def test_a_healthy_job_raises_no_alarm_while_ranks_wait_for_one_that_works_long(
 @pytest.mark.timeout(5400)
 def test_twenty_healthy_programs_raise_no_alarm_for_an_hour(tmp_path: Path) -> None:
     """Evaluations of 10 minutes, checkpoints of 3, compilations of 8, and so on, with the default limits."""
-    run_healthy_programs(tmp_path)
-
-
-def run_healthy_programs(folder: Path, *, shrink: float = 1.0) -> None:
-    """Run twenty healthy programs for an hour.
-
-    Args:
-        folder: For their files.
-        shrink: All times, those of the limits included, are divided by it.
-    """
     kinds = [*itertools.islice(itertools.cycle(HEALTHY), PROGRAMS)]
-    limits = {"training_seconds": 60 / shrink, "long_seconds": 600 / shrink}
-    with watching(folder, **limits) as node, ExitStack() as programs:
+    with watching(tmp_path, training_seconds=60, long_seconds=600) as node, ExitStack() as programs:
         for number, kind in enumerate(kinds):
             program = node.start(
                 HEALTHY_PROGRAM,
-                *(kind, str(folder), str(shrink)),
-                log=folder / f"{number}-{kind}.log",
+                *(kind, str(tmp_path)),
+                log=tmp_path / f"{number}-{kind}.log",
                 environ={"KERNELCAST_PROBE_INTERVAL_SECONDS": "1"},
             )
             programs.callback(end, [program])
-        until = time.monotonic() + 3600 / shrink
+        until = time.monotonic() + 3600
         while time.monotonic() < until:
             time.sleep(5)
             assert not node.alerts()
-        done = [path.name.partition("-")[0] for path in folder.iterdir() if path.suffix == ""]
+        done = [path.name.partition("-")[0] for path in tmp_path.iterdir() if path.suffix == ""]
         assert {kind: done.count(kind) for kind in HEALTHY} == Counter(kinds)
         assert len(node.prometheus.query(f"{kernel.STANDING.prometheus_name} >= 0")) >= len(HEALTHY)

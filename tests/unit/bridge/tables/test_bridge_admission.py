@@ -102,10 +102,12 @@ def test_series_that_come_together_are_admitted_as_if_they_came_one_by_one(
     slow = Slow(SeriesLimits(*limits))
     with pytest.MonkeyPatch.context() as patch:  # most hashes collide under a short mask
         patch.setattr(module, "stable_hashes", lambda *columns: stable_hashes(*columns) & hash_mask)
-        compare(slots, slow, chosen)
+        assert_admitted_alike(slots, slow, chosen)
 
 
-def compare(slots: Slots, slow: Slow, chosen: list[tuple[list[tuple[int, int, str, int]], set[int]]]) -> None:
+def assert_admitted_alike(
+    slots: Slots, slow: Slow, chosen: list[tuple[list[tuple[int, int, str, int]], set[int]]]
+) -> None:
     for asked, leave in chosen:
         places = [(placement(metric, labels, text), producer) for metric, labels, text, producer in asked]
         producers = np.array([producer for _, producer in places], np.int32)

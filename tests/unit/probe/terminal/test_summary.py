@@ -175,7 +175,7 @@ def test_a_short_run_does_not_say_what_measuring_took() -> None:
 
 
 def tuned(name: str, *parameters: str) -> TuningResult:
-    return TuningResult(name, "kept", " ".join(f"{one}=128" for one in parameters), 0.5)
+    return TuningResult(name, "kept", " ".join(f"{parameter}=128" for parameter in parameters), 0.5)
 
 
 def test_a_single_result_has_all_its_values_and_many_have_a_line_each() -> None:

@@ -396,7 +396,7 @@ def test_a_search_says_when_its_verdict_is_expected_and_is_right_within_a_factor
 ) -> None:
     terms = SpaceTerms(per="step")
     feed = training.probe.space("feed", {"workers": [0, 8]}, start={"workers": 0}, terms=terms, share=1.0)
-    while not (ended := [one for one in training.probe.outcomes if one.decision]) and training.now < 1000:
+    while not (ended := [outcome for outcome in training.probe.outcomes if outcome.decision]) and training.now < 1000:
         training.step(0.1 * (1 - gain * (feed.workers == 8)))
     assert ended
     expected = re.search(r"a verdict is expected after about (\d+) s", training.probe.outcomes[0].reason)
@@ -430,7 +430,7 @@ def test_what_a_value_costs_once_must_be_paid_back_within_the_declared_run(
     feed = training.probe.space("feed", {"workers": [0, 8]}, start={"workers": 0}, terms=terms, share=1.0)
     compiles_once(training, feed, 800)
     assert feed.workers == kept
-    (ended,) = (one for one in training.probe.outcomes if one.decision)
+    (ended,) = (outcome for outcome in training.probe.outcomes if outcome.decision)
     assert "paid back after 17 min" in ended.reason
     assert ("a run is taken to last 100 s" in ended.reason) == (kept == 0)
 
@@ -447,7 +447,7 @@ def test_an_objective_of_the_99th_percentile_keeps_what_has_fewer_long_steps(
         slow = long.random() < 1 / 40
         training.step(0.1 * ((2.0 if slow else 1.05) if feed.workers == 8 else (3.0 if slow else 1.0)))
     assert feed.workers == kept
-    (ended,) = (one for one in training.probe.outcomes if one.decision)
+    (ended,) = (outcome for outcome in training.probe.outcomes if outcome.decision)
     assert ("the 99th percentile is 0.6" in ended.reason) == (kept == 8)
 
 
@@ -488,7 +488,7 @@ def test_a_program_that_waits_for_its_device_every_few_steps_is_tuned(training: 
         training.step(0.002 + work * is_wait, items=4)
         work *= not is_wait
     assert feed.workers == 8
-    (ended,) = (one for one in training.probe.outcomes if one.decision)
+    (ended,) = (outcome for outcome in training.probe.outcomes if outcome.decision)
     assert ended.measured_ratio == pytest.approx((0.002 + 0.008 * 0.7) / 0.01, abs=0.03)
 
 
