@@ -160,8 +160,8 @@ def _panel(memory: FullMemory, rows: Ints, newest: int) -> SeriesBlocks:
     version = np.full(process.shape, -1)
     last_hour, phase = (np.full(len(rows), one) for one in divmod(newest + 1, histories.hour_blocks))
     hours, load_hours = histories.hours(rows, newest), histories.hours(loads, newest)[place]
-    place = rows // (GPUS * GPU_SERIES) * GPU_SERIES + rows % GPU_SERIES
-    node = node_medians(mean, np.where(memory.gauge[rows], place, -1))
+    node_metric = rows // (GPUS * GPU_SERIES) * GPU_SERIES + rows % GPU_SERIES
+    node = node_medians(mean, np.where(memory.gauge[rows], node_metric, -1))
     return SeriesBlocks(mean, median, load, process, version, hours, phase, load_hours, last_hour - 1, node)
 
 

@@ -117,7 +117,7 @@ def candidates(rows: Sequence[Row], first: int = MIN_BLOCKS) -> list[list[Candid
     length = len(rows[0].series.times)
     found: list[list[Candidate]] = [[] for _ in range(length + 1)]
     options = DetectorOptions(calibration=shipped())
-    node = node_medians_of(rows)
+    node = _node_medians(rows)
     for begin in range(0, len(rows), _ROWS):
         part = rows[begin : begin + _ROWS]
         quiet = AlarmState.quiet(len(part))
@@ -283,11 +283,11 @@ def _finding(row: Row, one: Candidate) -> Finding:
     )
 
 
-def node_medians_of(rows: Sequence[Row]) -> Floats:
+def _node_medians(rows: Sequence[Row]) -> Floats:
     """Medians of each row's metric over the GPUs of its node, shape (n, t)."""
     numbers: dict[tuple[str, str], int] = {}
-    places = [(row.node, row.series.metric) for row in rows]
-    groups = np.array([numbers.setdefault(place, len(numbers)) for place in places])
+    keys = [(row.node, row.series.metric) for row in rows]
+    groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys])
     return node_medians(np.stack([row.series.values for row in rows]), groups)
 
 

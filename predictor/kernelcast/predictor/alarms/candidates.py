@@ -164,8 +164,8 @@ def _longest_wait(found: Finding, hold_seconds: float) -> float:
     """Seconds that a prediction waits at most, however many series are watched; infinite where it is not certain."""
     _, median, late = found.seconds_to_limit or (None, None, None)
     is_certain = found.probability is not None and found.probability >= NEARLY_CERTAIN
-    share = WAITED_SHARE * median if median is not None and is_certain else math.inf
-    return min(share, hold_seconds) if late is not None and late <= IMMINENT_SECONDS else share
+    wait_seconds = WAITED_SHARE * median if median is not None and is_certain else math.inf
+    return min(wait_seconds, hold_seconds) if late is not None and late <= IMMINENT_SECONDS else wait_seconds
 
 
 def _since_ns(found: Finding, time_ns: int) -> int:

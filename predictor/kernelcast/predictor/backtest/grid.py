@@ -109,24 +109,30 @@ class SeriesBatch:
 
     @property
     def nodes(self) -> Ints:
-        """Number of each series' node, shape (n,), among series that begin at the same time; -1 without a node."""
+        """Number of each series' node and first interval, shape (n,); -1 without a node.
+
+        Series that begin at different times have no columns in common, so they are not compared.
+        """
         numbers: dict[tuple[str, float], int] = {}
-        places = [(one.node, one.start_seconds) for one in self.series]
-        return np.array([numbers.setdefault(place, len(numbers)) if place[0] else -1 for place in places], np.int64)
+        keys = [(series.node, series.start_seconds) for series in self.series]
+        return np.array([numbers.setdefault(key, len(numbers)) if key[0] else -1 for key in keys], np.int64)
 
     def parts(self, rows: int) -> Iterator["SeriesBatch"]:
         """The batch in parts of about `rows` series, none of which divides a node."""
         order = np.argsort(self.nodes, kind="stable")
         nodes = self.nodes[order]
-        whole = (nodes[1:] != nodes[:-1]) | (nodes[1:] < 0)
-        ends = [*(np.flatnonzero(whole) + 1).tolist(), len(order)]
-        begin = 0
-        for place, end in enumerate(ends):
-            if end == len(order) or ends[place + 1] - begin > rows:
-                part = order[begin:end]
-                panel = replace(self.panel, values=self.panel.values[part], season=self.panel.season[part])
-                yield SeriesBatch([self.series[one] for one in part.tolist()], panel)
-                begin = end
+        next_node = np.flatnonzero((nodes[1:] != nodes[:-1]) | (nodes[1:] < 0)) + 1
+        part: list[int] = []
+        for node in np.split(order, next_node):
+            if part and len(part) + len(node) > rows:
+                yield self._part(part)
+                part = []
+            part.extend(node.tolist())
+        yield self._part(part)
+
+    def _part(self, rows: list[int]) -> "SeriesBatch":
+        panel = replace(self.panel, values=self.panel.values[rows], season=self.panel.season[rows])
+        return SeriesBatch([self.series[row] for row in rows], panel)
 
 
 def batches(table: CsvTable, options: GridOptions) -> list[SeriesBatch]:
@@ -178,6 +184,7 @@ def gridded(key: SeriesKey, numbers: Sequence[int], table: CsvTable, options: Gr
 
 
 def _node(key: SeriesKey, table: CsvTable, options: GridOptions) -> str:
+    """Host of a series of a GPU's metric; empty for other metrics, and where no label names it."""
     if options.metric not in DEVICE_METRICS:
         return ""
     return dict(zip(table.labels, table.label_values(key), strict=True)).get("Hostname", "")

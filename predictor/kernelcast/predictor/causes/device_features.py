@@ -9,10 +9,10 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FeatureColumn
-from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, changed_at, filled, last, usual_high
+from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, changed_at, filled, usual_high
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.passage.trend import LEAST_POINTS, Trend, estimate
-from kernelcast.predictor.robust import row_medians
+from kernelcast.predictor.robust import row_last, row_medians
 from kernelcast.wire.catalogue.devices import device, gpu, nvlink
 from kernelcast.wire.catalogue.features import THERMAL_MARGIN, Feature
 from kernelcast.wire.catalogue.model import Metric
@@ -106,7 +106,7 @@ def clock_reasons(seen: Observed) -> Columns:
     known = np.isfinite(recent)
     mask: Ints = np.where(known, recent, 0).astype(np.int64)
     count = known.sum(axis=1)
-    newest = last(values)
+    newest = row_last(values)
     columns: Columns = {}
     for feature, bit in REASON_BITS.items():
         active = ((mask & bit) != 0).sum(axis=1)
@@ -185,7 +185,7 @@ def memory(seen: Observed) -> Columns:
     free = seen.get(device.FB_FREE)
     total = seen.around.limits.get(device.FB_USED.prometheus_name)
     if total is None and free is not None:
-        total = last(used) + last(free)
+        total = row_last(used) + row_last(free)
     blocks = seen.blocks(used)
     if total is None or blocks.shape[1] < LEAST_BLOCKS:
         return {}
@@ -209,7 +209,7 @@ def links(seen: Observed) -> Columns:
             columns[feature] = FeatureColumn(present / np.where(limit > 0, limit, np.nan), present, limit)
     up = seen.get(nvlink.UP)
     if up is not None:
-        present, most_up = last(up), np.nan_to_num(up, nan=-np.inf).max(axis=1, initial=-np.inf)
+        present, most_up = row_last(up), np.nan_to_num(up, nan=-np.inf).max(axis=1, initial=-np.inf)
         columns[Feature.NVLINKS_DOWN] = FeatureColumn(most_up - present, present, most_up, _span(seen))
     return columns
 

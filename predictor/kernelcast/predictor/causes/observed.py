@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.passage.baseline import last_true
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, condense
-from kernelcast.predictor.robust import row_medians
+from kernelcast.predictor.robust import row_last, row_medians, row_quantiles
 from kernelcast.wire.catalogue.model import Metric
 
 HOUR_SECONDS: Final = 3600.0
@@ -83,7 +84,7 @@ class Observed:
         if found is not None:
             return found
         values = self.get(limit)
-        return None if values is None else last(values)
+        return None if values is None else row_last(values)
 
     def intervals(self, seconds: float) -> int:
         """Number of intervals in a time, at least one."""
@@ -106,12 +107,6 @@ class Observed:
         return condense(values[:, values.shape[1] % width :], width)[0]
 
 
-def last(values: Floats) -> Floats:
-    """The newest known value of each row, shape (n,); NaN without one."""
-    place = values.shape[1] - 1 - np.argmax(np.isfinite(values)[:, ::-1], axis=1)
-    return np.asarray(values[np.arange(len(values)), place])
-
-
 def filled(values: Floats) -> Floats:
     """Gaps filled with the value before them."""
     known = np.isfinite(values)
@@ -123,9 +118,7 @@ def changed_at(numbers: Ints) -> Ints:
     """Place of the last change of each row, shape (n,); 0 where there is none."""
     change = np.zeros(numbers.shape, dtype=np.bool_)
     change[:, 1:] = numbers[:, 1:] != numbers[:, :-1]
-    at = numbers.shape[1] - 1 - np.argmax(change[:, ::-1], axis=1)
-    found: Ints = np.where(change.any(axis=1), at, 0).astype(np.int64)
-    return found
+    return last_true(change)
 
 
 def before_version(numbers: Ints, opening: int) -> Bools:
@@ -144,18 +137,11 @@ def usual_low(values: Floats) -> Floats:
 
     The cluster is all within 10 per cent of the tenth percentile, as in `passage.baseline`.
     """
-    count = np.isfinite(values).sum(axis=1)
-    ordered = np.sort(values, axis=1)
-    low = ordered[np.arange(len(ordered)), (0.1 * np.maximum(count - 1, 0)).astype(np.int64)]
+    low = row_quantiles(values, 0.1)
     return row_medians(np.where(values <= 1.1 * low[:, None], values, np.nan))
 
 
 def usual_high(values: Floats) -> Floats:
     """Median of the upper cluster of each row, shape (n,): the usual clock, also where it was low for hours."""
-    if not values.shape[1]:
-        return np.full(len(values), np.nan)
-    count = np.isfinite(values).sum(axis=1)
-    ordered = np.sort(values, axis=1)
-    place = np.maximum(count - 1, 0) - (0.1 * np.maximum(count - 1, 0)).astype(np.int64)
-    high = ordered[np.arange(len(ordered)), place]
+    high = -row_quantiles(-values, 0.1)
     return row_medians(np.where(values >= high[:, None] / 1.1, values, np.nan))

@@ -10,12 +10,12 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes.device_features import LEAST_BLOCKS, certainty_of, trend_of
 from kernelcast.predictor.causes.find import FeatureColumn
-from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, before_version, changed_at, last, usual_low
+from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, before_version, changed_at, usual_low
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.peers.compare import others_known, others_median
 from kernelcast.predictor.peers.groups import PeerGroups
-from kernelcast.predictor.robust import row_medians
+from kernelcast.predictor.robust import row_last, row_medians
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.features import Feature
 
@@ -75,7 +75,9 @@ def neighbours(seen: Observed) -> Columns:
     """Programs on the GPU, and the share of its kernels that are slower than usual, this one included."""
     columns: Columns = {}
     if seen.around.programs is not None:
-        columns[Feature.PROGRAMS] = FeatureColumn.plain(last(seen.around.programs[:, -seen.intervals(BLOCK_SECONDS) :]))
+        columns[Feature.PROGRAMS] = FeatureColumn.plain(
+            row_last(seen.around.programs[:, -seen.intervals(BLOCK_SECONDS) :])
+        )
     values, siblings = seen.get(kernel.DURATION), seen.around.siblings
     if values is not None:
         own = values[:, None]

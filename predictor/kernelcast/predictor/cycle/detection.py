@@ -19,7 +19,7 @@ from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.detector import Evaluation
 from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions, limit_passed, run
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits, history_length
 from kernelcast.predictor.robust import row_medians
 from kernelcast.predictor.series.windows import EMPTY
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
@@ -107,7 +107,7 @@ class Detection:
             memory.keep(rows, block - (length - moment.end), moment)
         memory.probability[np.ix_(rows, self._too_far)] = np.nan
         memory.value[rows] = np.where(known[:, -1], blocks.mean[:, -1], memory.value[rows])
-        memory.reach[rows] = np.where(known.any(axis=1), length - np.argmax(known, axis=1), 0)
+        memory.reach[rows] = history_length(known)
         memory.known_blocks[rows] = known.sum(axis=1)
         memory.process[rows] = blocks.process[:, -1]
         memory.baseline[rows] = np.where(own, moment.found.limit / traits.baseline_ratio, np.nan)

@@ -18,6 +18,7 @@ from kernelcast.predictor.forecasting.error_quantiles import MIN_ERRORS
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_leads
 from kernelcast.predictor.forecasting.spikes import without_spikes
+from kernelcast.predictor.passage.series import history_length
 from kernelcast.predictor.scoring.intervals import LEVELS, surprise_of
 from kernelcast.predictor.series.histories import Histories
 
@@ -122,7 +123,7 @@ class Forecasts:
         if distant:
             hours, width = self._histories.hours(rows, block), self._histories.hour_blocks
             leads = {horizon: max(round(lead / width), 1) for horizon, lead in distant.items()}
-            from_hours = _lengths(hours) >= max(leads.values()) + 2 * MIN_ERRORS
+            from_hours = history_length(np.isfinite(hours)) >= max(leads.values()) + 2 * MIN_ERRORS
             for part in _parts(hours, from_hours):
                 _forecast(part, leads, bounds, surprises, seasonal=part.shortest >= 3 * DAY_HOURS)
         models = self._deep.panel(rows, generations, values, BLOCKS, (block, block)) if self._deep is not None else None
@@ -152,19 +153,13 @@ class _Part:
 
 def _parts(values: Floats, chosen: Bools) -> Iterator[_Part]:
     """Divide the chosen series by their length, from the first value; those that are too short are left out."""
-    width, lengths = values.shape[1], _lengths(values)
+    width, lengths = values.shape[1], history_length(np.isfinite(values))
     bounds = np.append(_SHORTEST[width > _SHORTEST], [width, width + 1])
     numbers = np.where(chosen & (lengths > 2 * MIN_ERRORS), np.searchsorted(bounds, lengths, side="right"), 0)
     for number in np.unique(numbers[numbers > 0]).tolist():
         places = np.flatnonzero(numbers == number)
         shortest, longest = int(bounds[number - 1]), int(bounds[number]) - 1
         yield _Part(places, shortest, values[places, width - longest :])
-
-
-def _lengths(values: Floats) -> Ints:
-    """Intervals from the first value of each series to the end, shape (n,); 0 without a value."""
-    known = np.isfinite(values)
-    return np.where(known.any(axis=1), values.shape[1] - np.argmax(known, axis=1), 0)
 
 
 def _forecast(

@@ -175,12 +175,18 @@ class PanelSource:
         return values
 
     def _node(self, rows: Ints, newest: int, mean: Floats) -> Floats:
-        """Medians of the rows' metrics over the GPUs of their nodes, of blocks whose means these are."""
+        """Medians of the rows' metrics over the GPUs of their nodes, shape (n, b).
+
+        Args:
+            rows: Shape (n,).
+            newest: Number of the newest block.
+            mean: Shape (n, b), means of the rows' blocks.
+        """
         with self.lock:
             others = self.attributes.of_same_nodes(rows, self.windows)
-        both = np.concatenate([rows, others])
-        further = self.histories.blocks(others, newest)[0][:, -mean.shape[1] :] if len(others) else mean[:0]
-        return node_medians(np.concatenate([mean, further]), self.attributes.node_metric(both))[: len(rows)]
+            groups = self.attributes.node_metric(np.concatenate([rows, others]))
+        means_of_others = self.histories.blocks(others, newest)[0][:, -mean.shape[1] :] if len(others) else mean[:0]
+        return node_medians(np.concatenate([mean, means_of_others]), groups)[: len(rows)]
 
     def _limits(self, rows: Ints) -> Floats:
         known = self.attributes

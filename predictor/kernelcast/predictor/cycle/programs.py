@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.robust import row_quantiles
 from kernelcast.predictor.series.attributes import SeriesAttributes
 from kernelcast.predictor.series.subjects import DeviceKey
 from kernelcast.wire.catalogue.devices import device
@@ -95,9 +96,5 @@ def clock_fell(blocks: Floats, latest: Floats) -> Bools:
         blocks: Shape (n, b), NaN where missing.
         latest: Shape (n,), newest values or recent means.
     """
-    ordered = np.sort(blocks, axis=1)
-    count = np.isfinite(ordered).sum(axis=1)
-    place = np.floor(_USUAL_CLOCK * np.maximum(count - 1, 0)).astype(np.int64)
-    usual = ordered[np.arange(len(ordered)), place]
-    fell: Bools = latest < usual * (1.0 - _CLOCK_FALL_RATIO)
+    fell: Bools = latest < row_quantiles(blocks, _USUAL_CLOCK) * (1.0 - _CLOCK_FALL_RATIO)
     return fell

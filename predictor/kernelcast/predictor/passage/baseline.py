@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.series import SeriesBlocks
-from kernelcast.predictor.robust import row_medians
+from kernelcast.predictor.robust import row_medians, row_quantiles
 
 OPENING_BLOCKS: Final = 3
 """First blocks of a process that are left out: 15 minutes."""
@@ -76,18 +76,16 @@ def learn(blocks: SeriesBlocks, *, below: Bools) -> Baseline:
     length = blocks.median.shape[1]
     places = np.arange(length)
     since = regime_start(blocks)
-    newest = _last_change(blocks.process)
     begins = _begins(blocks.process)
     age = places - np.maximum.accumulate(np.where(begins, places, 0), axis=1)
     usable = (places >= since[:, None]) & (age >= OPENING_BLOCKS) & np.isfinite(blocks.median)
     signed = np.where(below[:, None], -1.0, 1.0) * np.where(usable, blocks.median, np.nan)
     count = usable.sum(axis=1)
-    ordered = np.sort(signed, axis=1)
-    low = ordered[np.arange(len(ordered)), np.floor(_LOW_SHARE * np.maximum(count - 1, 0)).astype(np.int64)]
+    low = row_quantiles(signed, _LOW_SHARE)
     near = signed <= (low + (CLUSTER_RATIO - 1.0) * np.abs(low))[:, None]
     value = np.abs(row_medians(np.where(near, signed, np.nan)))
     value[count < LEAST_BLOCKS] = np.nan
-    return Baseline(value, length - newest < OPENING_BLOCKS, age < OPENING_BLOCKS, since)
+    return Baseline(value, length - last_true(begins) < OPENING_BLOCKS, age < OPENING_BLOCKS, since)
 
 
 def regime_start(blocks: SeriesBlocks) -> Ints:
@@ -99,7 +97,7 @@ def regime_start(blocks: SeriesBlocks) -> Ints:
         blocks.version[:, 1:] != blocks.version[:, :-1],
         blocks.process[:, 1:] != blocks.process[:, :-1],
     )
-    return _last_true(change)
+    return last_true(change)
 
 
 def _begins(process: Ints) -> Bools:
@@ -108,11 +106,7 @@ def _begins(process: Ints) -> Bools:
     return begins
 
 
-def _last_change(process: Ints) -> Ints:
-    return _last_true(_begins(process))
-
-
-def _last_true(change: Bools) -> Ints:
+def last_true(change: Bools) -> Ints:
     """Place of the last true value of each row; 0 where there is none."""
     length = change.shape[1]
     last: Ints = np.where(change.any(axis=1), length - 1 - np.argmax(change[:, ::-1], axis=1), 0).astype(np.int64)

@@ -1,13 +1,13 @@
 """Calibration of breach probabilities: a monotone map for each horizon, and the origin of its data.
 
-`first_passage` applies it; `scoring.site_calibration` adds maps from a site's own outcomes.
+`first_passage` applies it.
 """
 
 import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -15,14 +15,6 @@ from kernelcast.predictor.arrays import Floats
 
 SIMULATION: Final = "simulation"
 _FILE: Final = "calibration.json"
-
-
-class Calibrator(Protocol):
-    """A map from computed to calibrated probability."""
-
-    def apply(self, probability: Floats, seconds: Floats) -> Floats:
-        """Calibrate probabilities of shape (n, g) for horizons of shape (g,)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,11 +1,12 @@
 """Probability of a breach, for many series at one moment, from their blocks of the last two days.
 
-`run` calls `evaluate` at the ends of blocks. The steps: limit (given, or a multiple of the learnt baseline), the
-part that the load explains, season, trend, first passage; then, where they come sooner, the passages of the daily
-peaks, at usual load, and of days at usual load. Series are divided by their limit and directed so that a rise is
-bad.
+`run` calls `evaluate` at the ends of blocks. Its stages: series divided by their limit (given, or a multiple of the
+learnt baseline) and directed so that a rise is bad; season; trend without what load and season explain; whether the
+limit is passed; first passage of the trend; then, where they come sooner, the passages of drifts that the newest blocks
+hide: of daily peaks, at usual load, beside the node, and of days at usual load.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -16,7 +17,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.baseline import Baseline
-from kernelcast.predictor.passage.calibration import Calibrator
+from kernelcast.predictor.passage.calibration import Calibration
 from kernelcast.predictor.passage.excursions import (
     HELD_SHARE,
     NOISE_ERRORS,
@@ -25,15 +26,15 @@ from kernelcast.predictor.passage.excursions import (
     jumps_often,
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
-from kernelcast.predictor.passage.node import BesideNode, beside_node
-from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise
+from kernelcast.predictor.passage.node import beside_node
+from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise, change_noise
 from kernelcast.predictor.passage.peaks import daily_peaks
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.season import Season, learn
-from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits
+from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits, history_length
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, Trend, estimate
-from kernelcast.predictor.passage.wear import Wear, at_usual_load, by_day
-from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.passage.wear import at_usual_load, by_day
+from kernelcast.predictor.robust import row_last, row_medians, shrunk_gain
 
 _LOAD_RESOLUTION: Final = 3.0
 """Size of changes of the load, in its unit (watts), that explain half as much as large ones: a ridge."""
@@ -106,12 +107,42 @@ class Evaluation:
         )
 
 
-def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and tested series; one line a step
+@dataclass(frozen=True, slots=True, eq=False)
+class _Panel:
+    """Series divided by their limits and directed so that a rise is bad.
+
+    Attributes:
+        blocks: The series; means, medians, hours and medians of the node are on that scale.
+        values: Shape (n, b), means of a gauge that rounds, medians of a duration, which has spikes; NaN for the first
+            minutes of a process: they are not its usual speed and belong to no trend.
+        offset: Shape (n,), distance of the means above `values`, median of two hours: a breach is one of the mean.
+        target: Shape (n,), the limit on that scale, 1 or -1, or 0 for a limit of 0; NaN while it is not learnt.
+        own: Shape (n,), whether the limit is a multiple of the series' own baseline.
+        resolution: Shape (n,), step of the gauge on that scale.
+        noise: Shape (n,), standard deviation of a block, from the changes between neighbours.
+        begins: Shape (n,), first block of each series.
+        traits: Of the series' metrics, in their own units.
+        learnt: The baselines, in the series' units.
+    """
+
+    blocks: SeriesBlocks
+    values: Floats
+    offset: Floats
+    target: Floats
+    own: Bools
+    resolution: Floats
+    noise: Floats
+    begins: Ints
+    traits: Traits
+    learnt: Baseline
+
+
+def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested series
     blocks: SeriesBlocks,
     traits: Traits,
     *,
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,
-    calibration: Calibrator | None = None,
+    calibration: Calibration | None = None,
     held: Floats | None = None,
     begins: Ints | None = None,
     day_hours: int = 24,
@@ -129,103 +160,154 @@ def evaluate(  # noqa: PLR0913, PLR0915  what differs between live, recorded and
         day_hours: Hours of `SeriesBlocks` in a day; 0 where they do not divide it.
         local_time: Clock and holidays of the site; None where its hours are longer or shorter than 3600 s.
     """
-    own = np.isnan(traits.limit)
-    begins = np.zeros(len(own), np.int64) if begins is None else begins
-    learnt = baseline.learn_some(blocks, own, below=traits.below)
+    learnt = baseline.learn_some(blocks, np.isnan(traits.limit), below=traits.below)
     usual = learnt.value if held is None else np.where(np.isfinite(held), held, learnt.value)
-    limit = np.where(own, traits.baseline_ratio * usual, traits.limit)
+    limit = np.where(np.isnan(traits.limit), traits.baseline_ratio * usual, traits.limit)
+    begins = np.zeros(len(limit), np.int64) if begins is None else begins
+    panel = _relative(blocks, traits, limit, learnt, begins)
+    season = _season(panel, day_hours, local_time)
+    trend, level = _trend(panel, season)
+    opening, beyond, prompt, erratic = _states(panel, trend)
+    reach = np.where(season.known_before(trend.age), REACH_KNOWN, REACH_UNKNOWN if day_hours else REACH_WITHOUT)
+    passage_of = partial(first_passage, horizons_seconds=horizons_seconds, calibration=calibration)
+    passage = passage_of(
+        trend,
+        np.where(opening | erratic, np.nan, panel.target - level),
+        beyond,
+        ~panel.own,
+        reach=np.maximum(reach * trend.age, LEAST_REACH),
+        rise=_rise(season, level),
+    )
+    for rows, drift in _drifts(panel, trend, ~(opening | beyond | erratic), day_hours):
+        headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
+        # The trend of the newest blocks has judged whether the limit is passed, or near by noise alone.
+        neither = np.zeros(len(headroom), np.bool_)
+        drift_reach = np.maximum(REACH_KNOWN * drift.age, LEAST_REACH)
+        passage = _sooner(passage, rows, passage_of(drift, headroom, neither, neither, reach=drift_reach))
+    return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
+
+
+def _relative(blocks: SeriesBlocks, traits: Traits, limit: Floats, learnt: Baseline, begins: Ints) -> _Panel:
+    """Divide series by their limits, and by 1 where the limit is 0 or not learnt."""
     scale = np.where(np.isfinite(limit) & (limit != 0), np.abs(limit), 1.0)
     sign = np.where(traits.below, -1.0, 1.0)
     direction = (sign / scale)[:, None]
-    # The first minutes of a process are not its usual speed: they belong to no trend.
-    # A gauge that rounds is averaged; a duration has spikes.
+    relative = replace(
+        blocks,
+        mean=direction * blocks.mean,
+        median=direction * blocks.median,
+        hours=direction * blocks.hours,
+        node=direction * blocks.node,
+    )
     robust = np.where(traits.resolution[:, None] > 0, blocks.mean, blocks.median)
     values = np.where(learnt.openings, np.nan, direction * robust)
-    offset = row_medians(direction * (blocks.mean - robust)[:, -24:])
-    adjusted = values - _load_effects(values, blocks.load, begins)
-    since = np.maximum(np.maximum(learnt.since, begins), _load_step(blocks.load))
+    offset = np.nan_to_num(row_medians(direction * (blocks.mean - robust)[:, -2 * HOUR_BLOCKS :]))
     target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
-    hours = blocks.hours if local_time is None else local_time.usual_hours(blocks.hours, blocks.last_hour)
-    season = _season(direction * hours, target, blocks.phase, day_hours)
-    settling = traits.settling_blocks
-    quiet = np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale)
-    usual = season.usual(adjusted, quiet)
+    resolution = traits.resolution / scale
+    noise = np.maximum(change_noise(values[:, -DAY_BLOCKS:]), RESOLUTION_NOISE * traits.resolution / scale)
+    return _Panel(relative, values, offset, target, np.isnan(traits.limit), resolution, noise, begins, traits, learnt)
+
+
+def _season(panel: _Panel, day_hours: int, local_time: LocalTime | None) -> Season:
+    """Learn the season by the clock of the site; hours beyond the limit were faults."""
+    hours, phase = panel.blocks.hours, panel.blocks.phase
+    hours = hours if local_time is None else local_time.usual_hours(hours, panel.blocks.last_hour)
+    healthy = np.where(hours < panel.target[:, None], hours, np.nan)
+    return learn(healthy if day_hours else healthy[:, :0], phase, max(day_hours, 1))
+
+
+def _trend(panel: _Panel, season: Season) -> tuple[Trend, Floats]:
+    """Trends without what load and season explain, and the present level of the means, shape (n,)."""
+    values, own, load = panel.values, panel.own, panel.blocks.load
+    adjusted = values - _load_effects(values, load, panel.begins)
     trend = estimate(
-        adjusted, since, resolution=traits.resolution / scale, settling=settling, begins=begins, usual=usual
+        adjusted,
+        np.maximum(np.maximum(panel.learnt.since, panel.begins), _load_step(load)),
+        resolution=panel.resolution,
+        settling=panel.traits.settling_blocks,
+        begins=panel.begins,
+        usual=season.usual(adjusted, panel.noise),
     )
-    # A level that a program took in its first half hour is its normal, wherever the limit is.
-    opening = learnt.opening | (traits.reserves & _reserved(direction * blocks.mean, target))
-    beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~opening
-    prompt, erratic = np.ones(len(own), np.bool_), np.zeros(len(own), np.bool_)
-    beyond[own], prompt[own], erratic[own] = _judged_by_itself(
-        direction[own] * blocks.mean[own],
-        beyond[own],
-        target[own],
-        learnt.rows(own),
-        traits.baseline_ratio[own],
-        trend.rows(own),
-    )
+    first_day = history_length(np.isfinite(values)) < DAY_BLOCKS
     # Noise whose memory is not known yet looks like a slope, and a limit from the baseline is near.
-    trend = trend.flat(own & (_known_blocks(values) < DAY_BLOCKS) & (trend.slope <= CERTAIN_ERRORS * trend.error))
+    trend = trend.flat(own & first_day & (trend.slope <= CERTAIN_ERRORS * trend.error))
     # While no earlier day shows the hour, jobs that come and go are not told from noise.
-    noise = np.where(season.known | own, trend.noise, np.minimum(trend.noise, _UNKNOWN_NOISE * quiet))
-    quick = np.minimum(trend.noise, quiet)
-    newest = _newest(values[:, -HOUR_BLOCKS:])
+    noise = np.where(season.known | own, trend.noise, np.minimum(trend.noise, _UNKNOWN_NOISE * panel.noise))
+    quick = np.minimum(trend.noise, panel.noise)
+    newest = row_last(values[:, -HOUR_BLOCKS:])
     # Where days agree the season explains the fall.
-    returns = ~own & ~season.is_narrow() & refilling(values, newest, quick, target)
+    returns = ~own & ~season.is_narrow() & refilling(values, newest, quick, panel.target)
     trend = replace(
         trend.flat(returns),
-        reversal=np.maximum(trend.reversal, _daily_slope(values, traits.resolution / scale)),
+        reversal=np.maximum(
+            trend.reversal, np.where(first_day, _FIRST_DAY_STEPS * panel.resolution / HOUR_BLOCKS, 0.0)
+        ),
         noise=np.where(returns, quick, noise),
     )
-    level = np.where(returns, newest, trend.level) + np.nan_to_num(offset)
-    headroom = np.where(opening | erratic, np.nan, target - level)
-    unknown = REACH_UNKNOWN if day_hours else REACH_WITHOUT
-    reach = np.where(season.known_before(trend.age), REACH_KNOWN, unknown) * trend.age
-    passage = first_passage(
-        trend,
-        headroom,
-        beyond,
-        ~own,
-        reach=np.maximum(reach, LEAST_REACH),
-        rise=_rise(season, level),
-        horizons_seconds=horizons_seconds,
-        calibration=calibration,
+    return trend, np.where(returns, newest, trend.level) + panel.offset
+
+
+def _states(panel: _Panel, trend: Trend) -> tuple[Bools, Bools, Bools, Bools]:
+    """`opening`, `beyond`, `prompt` and `erratic` of `Evaluation`."""
+    means, own = panel.blocks.mean, panel.own
+    # A level that a program took in its first half hour is its normal, wherever the limit is.
+    opening = panel.learnt.opening | (panel.traits.reserves & _reserved(means, panel.target))
+    beyond = (means[:, -1] >= panel.target - 1e-9) & ~opening
+    prompt, erratic = np.ones(len(own), np.bool_), np.zeros(len(own), np.bool_)
+    beyond[own], prompt[own], erratic[own] = _judged_by_itself(
+        means[own],
+        beyond[own],
+        panel.target[own],
+        panel.learnt.rows(own),
+        panel.traits.baseline_ratio[own],
+        trend.rows(own),
     )
-    later = partial(first_passage, horizons_seconds=horizons_seconds, calibration=calibration)
+    return opening, beyond, prompt, erratic
+
+
+def _drifts(panel: _Panel, trend: Trend, judged: Bools, day_hours: int) -> Iterator[tuple[Bools, Trend]]:
+    """Trends of some series that the newest blocks hide: of daily peaks, at usual load, beside the node, and of days.
+
+    Args:
+        panel: The series.
+        trend: Trends of their newest blocks.
+        judged: Shape (n,), series whose first passage is asked for.
+        day_hours: Hours of a day; 0 where they do not divide it.
+
+    Yields:
+        Series, shape (n,), and their trends.
+    """
+    blocks, traits = panel.blocks, panel.traits
     if day_hours:
-        peaks = daily_peaks(direction * blocks.hours, day_hours)
+        peaks = daily_peaks(blocks.hours, day_hours)
         # Days of another regime do not compare.
-        rising = peaks.rising & ~opening & ~erratic & ~beyond & (learnt.since <= begins)
-        if rising.any():
-            headroom = (target - peaks.level - np.nan_to_num(offset))[rising]
-            slow = _daily(peaks.level, peaks.rise, trend, quiet).rows(rising)
-            passage = _sooner(passage, rising, later(slow, headroom, *_neither(headroom)))
-    loaded = np.isfinite(blocks.load).any(axis=1) & ~own & ~opening
-    if loaded.any():
-        wear = at_usual_load(values[loaded], blocks.load[loaded])
-        worn, headroom = _by_wear(wear, target[loaded], settling[loaded], begins[loaded])
-        reach = np.maximum(REACH_KNOWN * worn.age, LEAST_REACH)
-        passage = _sooner(passage, loaded, later(worn, headroom, *_neither(headroom), reach=reach))
-    compared = np.isfinite(blocks.node).any(axis=1) & ~own & ~opening & ~beyond
-    if compared.any():
-        beside = beside_node(
-            values[compared],
-            (direction * blocks.node)[compared],
-            (traits.resolution / scale)[compared],
-            traits.reserves[compared],
+        rows = judged & peaks.rising & (panel.learnt.since <= panel.begins)
+        if rows.any():
+            daily = _daily(peaks.level + panel.offset, peaks.rise, trend, panel.noise)
+            yield rows, daily.rows(rows)
+    judged = judged & ~panel.own
+    rows = judged & np.isfinite(blocks.load).any(axis=1)
+    if rows.any():
+        begins = panel.begins[rows]
+        values, misfit = at_usual_load(panel.values[rows], blocks.load[rows])
+        drift = estimate(
+            values, begins, resolution=np.zeros(len(begins)), settling=traits.settling_blocks[rows], begins=begins
         )
-        lone, headroom = _by_node(beside, target[compared], (traits.resolution / scale)[compared], begins[compared])
-        reach = np.maximum(REACH_KNOWN * lone.age, LEAST_REACH)
-        passage = _sooner(passage, compared, later(lone, headroom, *_neither(headroom), reach=reach))
-    wears = np.isfinite(blocks.load_hours).any(axis=1) & ~own & ~opening & ~beyond
-    if day_hours and wears.any():
-        days = by_day((direction * blocks.hours)[wears], blocks.load_hours[wears], day_hours)
-        headroom = np.nan_to_num(target[wears] - days.level, nan=np.inf)
-        slow = _daily(days.level, days.slope, trend.rows(wears), days.noise)
-        slow = replace(slow, error=days.error / DAY_BLOCKS)
-        passage = _sooner(passage, wears, later(slow, headroom, *_neither(headroom)))
-    return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
+        # Jobs differ: the mean of each is off by the misfit, and a line through few of them is uncertain.
+        yield rows, _with_misfit(drift, misfit, np.sqrt(12.0 / (1.0 + drift.age / _JOB_BLOCKS)))
+    rows = judged & np.isfinite(blocks.node).any(axis=1)
+    if rows.any():
+        begins, resolution = panel.begins[rows], panel.resolution[rows]
+        values, misfit = beside_node(panel.values[rows], blocks.node[rows], resolution, traits.reserves[rows])
+        settling = np.full(len(begins), _NODE_SETTLING_BLOCKS)
+        drift = estimate(values, begins, resolution=resolution, settling=settling, begins=begins)
+        # What a series and its node do not share wavers from hour to hour: a rise of that size is no drift.
+        yield rows, _with_misfit(drift, misfit, 1.0)
+    rows = judged & np.isfinite(blocks.load_hours).any(axis=1)
+    if day_hours and rows.any():
+        days = by_day(blocks.hours[rows], blocks.load_hours[rows], day_hours)
+        daily = _daily(days.level, days.slope, trend.rows(rows), days.noise)
+        yield rows, replace(daily, error=days.error / DAY_BLOCKS)
 
 
 def _judged_by_itself(
@@ -277,41 +359,21 @@ def _daily(level: Floats, rise: Floats, trend: Trend, noise: Floats) -> Trend:
         noise=noise,
         correlation=none,
         reversal=none,
+        age=np.full(len(noise), DAY_BLOCKS),
     )
 
 
-def _by_wear(wear: Wear, target: Floats, settling: Ints, begins: Ints) -> tuple[Trend, Floats]:
-    """Trend and headroom of series at their usual high load."""
-    none = np.zeros(len(target))
-    trend = estimate(wear.values, begins, resolution=none, settling=settling, begins=begins)
-    # Jobs differ: the mean of each is off by the misfit, and a line through few of them is uncertain.
-    jobs = 1.0 + trend.age / _JOB_BLOCKS
-    error = wear.misfit * np.sqrt(12.0 / jobs) / np.maximum(trend.age, 1)
-    trend = replace(trend, error=np.hypot(trend.error, error), noise=np.maximum(trend.noise, wear.misfit))
-    return trend, np.where(wear.known & np.isfinite(trend.level), target - trend.level, np.inf)
+def _with_misfit(trend: Trend, misfit: Floats, share: Floats | float) -> Trend:
+    """Widen errors by a share of the misfit over the age of the trend; a block's noise is at least the misfit."""
+    error = share * misfit / np.maximum(trend.age, 1)
+    return replace(trend, error=np.hypot(trend.error, error), noise=np.maximum(trend.noise, misfit))
 
 
-def _by_node(beside: BesideNode, target: Floats, resolution: Floats, begins: Ints) -> tuple[Trend, Floats]:
-    """Trend and headroom of series at the usual high level of their node."""
-    settling = np.full(len(target), _NODE_SETTLING_BLOCKS)
-    trend = estimate(beside.values, begins, resolution=resolution, settling=settling, begins=begins)
-    # What a series and its node do not share wavers from hour to hour: a rise of that size is no drift.
-    error = beside.misfit / np.maximum(trend.age, 1)
-    trend = replace(trend, error=np.hypot(trend.error, error), noise=np.maximum(trend.noise, beside.misfit))
-    return trend, np.where(np.isfinite(trend.level), target - trend.level, np.inf)
-
-
-def _neither(headroom: Floats) -> tuple[Bools, Bools]:
-    """Neither beyond the limit nor near it by noise alone: the trend of the newest blocks has judged both."""
-    none = np.zeros(len(headroom), np.bool_)
-    return none, none
-
-
-def _sooner(passage: Passage, which: Bools, other: Passage) -> Passage:
-    """The sooner of two passages of some series."""
+def _sooner(passage: Passage, rows: Bools, other: Passage) -> Passage:
+    """Replace passages of some series where the other one is sooner; `other` has a row for each of `rows`."""
     probability, seconds, never = passage.probability.copy(), passage.seconds.copy(), passage.never.copy()
-    sooner = np.flatnonzero(which)[other.never < never[which]]
-    mine = other.never < never[which]
+    mine = other.never < never[rows]
+    sooner = np.flatnonzero(rows)[mine]
     probability[sooner], seconds[sooner], never[sooner] = (
         other.probability[mine],
         other.seconds[mine],
@@ -336,45 +398,12 @@ def _reserved(values: Floats, target: Floats) -> Bools:
     return found
 
 
-def _season(hours: Floats, target: Floats, phase: Ints, day_hours: int) -> Season:
-    """The season of series relative to their limits; hours beyond the limit were faults."""
-    healthy = np.where(hours < target[:, None], hours, np.nan)
-    return learn(healthy if day_hours else healthy[:, :0], phase, max(day_hours, 1))
-
-
 def _rise(season: Season, level: Floats) -> Floats:
     """By how much the usual course of the day lifts a series above its level, shape (n, grid)."""
     above = np.maximum(level - season.upper_now(), 0.0)
     ahead = season.ahead(GRID_BLOCKS) + np.nan_to_num(above)[:, None]
     rise: Floats = np.maximum(ahead - level[:, None], 0.0)
     return np.nan_to_num(rise, posinf=0.0)
-
-
-def _known_blocks(values: Floats) -> Ints:
-    """Blocks since the first one with a value, shape (n,)."""
-    known = np.isfinite(values)
-    blocks: Ints = np.where(known.any(axis=1), values.shape[1] - np.argmax(known, axis=1), 0)
-    return blocks
-
-
-def _newest(values: Floats) -> Floats:
-    """The last value that is no gap, shape (n,); NaN without one."""
-    last = values.shape[1] - 1 - np.argmax(np.isfinite(values)[:, ::-1], axis=1)
-    newest: Floats = values[np.arange(len(values)), last]
-    return newest
-
-
-def _daily_slope(values: Floats, resolution: Floats) -> Floats:
-    """The slope that day and night may explain while less than a day is known; afterwards it has been seen."""
-    return np.where(_known_blocks(values) < DAY_BLOCKS, _FIRST_DAY_STEPS * resolution / HOUR_BLOCKS, 0.0)
-
-
-def _step_noise(values: Floats) -> Floats:
-    """Noise of a block from the differences of neighbours, which a fall from time to time does not change."""
-    change = np.diff(values[:, -DAY_BLOCKS:], axis=1)
-    usual = row_medians(change)
-    spread: Floats = MAD_TO_SIGMA / np.sqrt(2.0) * row_medians(np.abs(change - usual[:, None]))
-    return spread
 
 
 def _load_effects(values: Floats, load: Floats, begins: Ints) -> Floats:
@@ -397,10 +426,7 @@ def _load_effect(values: Floats, load: Floats) -> Floats:
         return found
     day, recent = values[:, -DAY_BLOCKS:], load[:, -DAY_BLOCKS:]
     moved, by_load = day[:, 2:] - day[:, :-2], recent[:, 2:] - recent[:, :-2]
-    both = np.isfinite(moved) & np.isfinite(by_load)
-    moved, by_load = np.where(both, moved, 0.0), np.where(both, by_load, 0.0)
-    size = _LOAD_RESOLUTION**2 * by_load.shape[1]
-    gain = np.maximum((moved * by_load).sum(axis=1) / ((by_load**2).sum(axis=1) + size), 0.0)
+    gain = shrunk_gain(moved, by_load, usual=0.0, weight=_LOAD_RESOLUTION**2 * by_load.shape[1])
     usual = row_medians(load[:, -12:])
     effect: Floats = np.nan_to_num(gain[:, None] * (load - usual[:, None]))
     return effect
@@ -410,9 +436,7 @@ def _load_step(load: Floats) -> Ints:
     """Place after the last large change of the load within three blocks; 0 where there is none."""
     if not np.isfinite(load).any():
         return np.zeros(len(load), dtype=np.int64)
-    before, after = load[:, :-3], load[:, 3:]
+    change = np.zeros(load.shape)
+    change[:, 3:] = np.nan_to_num(np.abs(load[:, 3:] - load[:, :-3]))
     highest = np.nan_to_num(load).max(axis=1, initial=0.0)
-    large = np.nan_to_num(np.abs(after - before)) > np.maximum(2 * _LOAD_STEP_RATIO * highest, 1e-9)[:, None]
-    length = load.shape[1]
-    last: Ints = np.where(large.any(axis=1), length - 1 - np.argmax(large[:, ::-1], axis=1), 0).astype(np.int64)
-    return last
+    return baseline.last_true(change > np.maximum(2 * _LOAD_STEP_RATIO * highest, 1e-9)[:, None])

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.predictor.passage.calibration import Calibrator
+from kernelcast.predictor.passage.calibration import Calibration
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.passage.trend import Trend
 
@@ -57,10 +57,10 @@ def first_passage(  # noqa: PLR0913  what a path depends on
     beyond: Bools,
     by_noise: Bools,
     *,
-    reach: Floats | None = None,
+    reach: Floats,
     rise: Floats | None = None,
-    horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,
-    calibration: Calibrator | None = None,
+    horizons_seconds: tuple[float, ...],
+    calibration: Calibration | None,
 ) -> Passage:
     """Probability of reaching the limit within each horizon.
 
@@ -69,16 +69,14 @@ def first_passage(  # noqa: PLR0913  what a path depends on
         headroom: Shape (n,), limit less the present level; NaN where the limit is not known.
         beyond: Shape (n,), series at or beyond the limit now: their probability is 1.
         by_noise: Shape (n,), whether a series without a slope may reach the limit, by its noise alone.
-        reach: Shape (n,), blocks for which a slope is extrapolated; None for a day.
+        reach: Shape (n,), blocks for which a slope is extrapolated.
         rise: Shape (n, grid), by how much the usual course of the day lifts a drifting series until then; None for 0.
         horizons_seconds: Ascending, at most a day.
         calibration: Applied to the computed probabilities; None for none.
     """
-    rows = len(headroom)
-    reach = np.full(rows, GRID_BLOCKS[-1]) if reach is None else reach
-    rise = np.zeros((rows, 1)) if rise is None else rise
+    rise = np.zeros((len(headroom), 1)) if rise is None else rise
     course = _Course(headroom, rise, reach, by_noise)
-    reached = _drifted(trend, trend.straight, course, np.full(rows, np.inf))
+    reached = _drifted(trend, trend.straight, course, np.full(len(headroom), np.inf))
     eases = trend.easing > _LEAST_EASING
     if eases.any():
         part = trend.rows(eases)

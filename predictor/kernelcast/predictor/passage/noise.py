@@ -21,6 +21,13 @@ _MEMORY_ERRORS: Final = 0.5
 """Standard errors that are added to the correlation."""
 
 
+def change_noise(values: Floats) -> Floats:
+    """Noise of a block, shape (n,), from the changes between neighbours, which a fall from time to time spares."""
+    change = np.diff(values, axis=1)
+    spread: Floats = MAD_TO_SIGMA / np.sqrt(2.0) * row_medians(np.abs(change - row_medians(change)[:, None]))
+    return spread
+
+
 def block_noise(values: Floats, resolution: Floats | float) -> tuple[Floats, Floats, Floats]:
     """Noise of a block around the running median of an hour, its correlation, and a cautious one for slopes."""
     day = values[:, -DAY_BLOCKS:]

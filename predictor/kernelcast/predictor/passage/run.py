@@ -13,10 +13,18 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage.alarms import AlarmState
-from kernelcast.predictor.passage.calibration import Calibrator
+from kernelcast.predictor.passage.calibration import Calibration
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, HOUR_BLOCKS, KEPT_HOURS, SeriesBlocks, Traits
+from kernelcast.predictor.passage.series import (
+    BLOCK_SECONDS,
+    DAY_BLOCKS,
+    HOUR_BLOCKS,
+    KEPT_HOURS,
+    SeriesBlocks,
+    Traits,
+    history_length,
+)
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, POINTS
 
 MIN_BLOCKS: Final = 18
@@ -51,7 +59,7 @@ class DetectorOptions:
 
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
     alarm_horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
-    calibration: Calibrator | None = None
+    calibration: Calibration | None = None
     scale: float = 1.0
     asked: Bools | None = None
     local_time: LocalTime = field(default_factory=LocalTime)
@@ -143,18 +151,12 @@ def run(
         )
         for place, end in enumerate(group):
             own = found.rows(slice(place * rows, (place + 1) * rows))
-            history_blocks = _history_blocks(known[:, max(end - WINDOW_BLOCKS, 0) : end])
-            answered = options.answered(history_blocks, own, traits)
+            history = history_length(known[:, max(end - WINDOW_BLOCKS, 0) : end])
+            answered = options.answered(history, own, traits)
             considered = answered if options.asked is None else answered & options.asked
             said = np.where(considered, own.passage.probability, np.nan)
             alarms = alarms.step(said[:, used], own.beyond, options.alarm_horizons_seconds).without(own.erratic)
-            yield BlockResult(end, own, alarms, answered, history_blocks)
-
-
-def _history_blocks(known: Bools) -> Ints:
-    """Blocks since the first one with a value, shape (n,); 0 without any."""
-    found: Ints = np.where(known.any(axis=1), known.shape[1] - np.argmax(known, axis=1), 0)
-    return found
+            yield BlockResult(end, own, alarms, answered, history)
 
 
 def trailing_mean(values: Floats, width: int) -> Floats:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS
+from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, history_length
 from kernelcast.predictor.robust import row_medians
 
 _MOST_DAYS: Final = 0.75
@@ -48,8 +48,7 @@ def rhythm(hours: Floats, day_hours: int) -> list[Rhythm]:
         hours: Shape (n, h), as for `learn`.
         day_hours: Hours of a day; 0 where they do not divide it.
     """
-    known = np.isfinite(hours)
-    length = np.where(known.any(axis=1), known.shape[1] - np.argmax(known, axis=1), 0)
+    length = history_length(np.isfinite(hours))
     week = length >= (_WEEKS[0] * 7 + 1) * day_hours
     return [
         Rhythm.UNKNOWN if not day_hours or long <= day_hours else Rhythm.WEEK if weekly else Rhythm.DAY

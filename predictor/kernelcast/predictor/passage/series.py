@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.robust import row_medians
 from kernelcast.predictor.series import condensed
 
 BLOCK_SECONDS: Final = 300.0
@@ -158,6 +159,23 @@ def _widened(values: NDArray[Any], more: int) -> NDArray[Any]:
     """The values with more columns at the left: NaN, or -1 for integers, which are never negative otherwise."""
     empty = np.nan if values.dtype == np.float64 else -1
     return np.concatenate([np.full((len(values), more), empty, values.dtype), values], axis=1) if more else values
+
+
+def history_length(known: Bools) -> Ints:
+    """Columns since the first one with a value, shape (n,); 0 without any.
+
+    Args:
+        known: Shape (n, b), whether a column has a value.
+    """
+    length: Ints = np.where(known.any(axis=1), known.shape[1] - np.argmax(known, axis=1), 0)
+    return length
+
+
+def hourly_medians(values: Floats) -> Floats:
+    """Medians of the whole hours of blocks that end with the newest block, shape (n, b // 12)."""
+    hours = values.shape[1] // HOUR_BLOCKS
+    newest = values[:, values.shape[1] - hours * HOUR_BLOCKS :]
+    return row_medians(newest.reshape(-1, HOUR_BLOCKS)).reshape(len(values), hours)
 
 
 def condense(values: Floats, width: int) -> tuple[Floats, Floats]:

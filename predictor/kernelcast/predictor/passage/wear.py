@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.predictor.passage.series import HOUR_BLOCKS
-from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.passage.series import hourly_medians
+from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians, row_quantiles
 
 _HIGH_SHARE: Final = 0.9
 """Quantile of the heat that is the usual high load."""
@@ -59,21 +59,6 @@ _HOURS: Final = _Columns(memories=(0.0, 1.0), least=24, newest=24, settling=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wear:
-    """Series at their usual high load, shape (n, b).
-
-    Attributes:
-        values: NaN for blocks that are not compared, and for series without an identifiable load.
-        known: Shape (n,), series whose load is identifiable.
-        misfit: Shape (n,), standard deviation of hours around their usual value.
-    """
-
-    values: Floats
-    known: Bools
-    misfit: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class SlowWear:
     """Wear from day to day, shape (n,).
 
@@ -90,18 +75,21 @@ class SlowWear:
     noise: Floats
 
 
-def at_usual_load(values: Floats, load: Floats) -> Wear:
+def at_usual_load(values: Floats, load: Floats) -> tuple[Floats, Floats]:
     """Scale series to their usual high load.
 
     Args:
         values: Shape (n, b), relative to the limit.
         load: Shape (n, b), of the same series; NaN where it is not known.
+
+    Returns:
+        Scaled values, shape (n, b), NaN for blocks that are not compared and for series without an identifiable load;
+        and the standard deviation of hours around their usual value, shape (n,).
     """
-    found, known = _scaled(values, load, _BLOCKS)
-    whole = found.shape[1] // HOUR_BLOCKS * HOUR_BLOCKS
-    hourly = row_medians(found[:, found.shape[1] - whole :].reshape(-1, HOUR_BLOCKS)).reshape(len(found), -1)
+    scaled = _scaled(values, load, _BLOCKS)
+    hourly = hourly_medians(scaled)
     misfit = MAD_TO_SIGMA * row_medians(np.abs(hourly - row_medians(hourly)[:, None]))
-    return Wear(found, known, np.nan_to_num(misfit))
+    return scaled, np.nan_to_num(misfit)
 
 
 def by_day(hours: Floats, load_hours: Floats, day_hours: int) -> SlowWear:
@@ -117,9 +105,9 @@ def by_day(hours: Floats, load_hours: Floats, day_hours: int) -> SlowWear:
         none = np.zeros(len(hours))
         return SlowWear(none + np.nan, none, none + np.inf, none)
     part = slice(hours.shape[1] - days * day_hours, None)
-    found, _ = _scaled(hours[:, part], load_hours[:, part], _HOURS)
-    by_days = found.reshape(len(found), days, day_hours)
-    medians = row_medians(by_days.reshape(-1, day_hours)).reshape(len(found), days)
+    scaled = _scaled(hours[:, part], load_hours[:, part], _HOURS)
+    by_days = scaled.reshape(len(scaled), days, day_hours)
+    medians = row_medians(by_days.reshape(-1, day_hours)).reshape(len(scaled), days)
     medians[np.isfinite(by_days).sum(axis=2) < min(_DAY_HOURS, day_hours)] = np.nan
     known = np.isfinite(medians)
     newest = known & (np.cumsum(known[:, ::-1], axis=1)[:, ::-1] <= _LINE_DAYS)
@@ -127,7 +115,7 @@ def by_day(hours: Floats, load_hours: Floats, day_hours: int) -> SlowWear:
     # A day's median belongs to its middle.
     age = days - 0.5 - np.arange(days)
     line = _line(np.where(newest, medians, 0.0), np.where(newest, 1.0, 0.0), -age)
-    spread = np.abs(by_days - medians[:, :, None]).reshape(len(found), -1)
+    spread = np.abs(by_days - medians[:, :, None]).reshape(len(scaled), -1)
     noise = np.maximum(line.misfit, _DAY_ERROR * MAD_TO_SIGMA * np.nan_to_num(row_medians(spread)))
     peaks = np.nan_to_num(hours[:, part], nan=-np.inf).reshape(by_days.shape).max(axis=2)
     lift = row_medians(np.where(newest, peaks - np.nan_to_num(medians), np.nan))
@@ -158,8 +146,8 @@ def _line(values: Floats, weight: Floats, times: Floats) -> _DayLine:
     return _DayLine(mean - slope * middle, slope, misfit, extent)
 
 
-def _scaled(values: Floats, load: Floats, columns: _Columns) -> tuple[Floats, Bools]:
-    """Series at their usual high load, NaN where they are not compared, and series whose load is identifiable."""
+def _scaled(values: Floats, load: Floats, columns: _Columns) -> Floats:
+    """Series at their usual high load; NaN where they are not compared, or their load is not identifiable."""
     smoothed = np.stack([_smoothed(load, memory) for memory in columns.memories], axis=2)
     both = np.isfinite(values) & np.isfinite(load)
     design = np.concatenate([np.ones((*values.shape, 1)), smoothed], axis=2)
@@ -182,9 +170,7 @@ def _scaled(values: Floats, load: Floats, columns: _Columns) -> tuple[Floats, Bo
     spread = np.where(fits, target - mean[:, None], 0.0)
     rest = np.where(fits, target - fitted, 0.0)
     explained = 1.0 - (rest**2).sum(axis=1) / np.maximum((spread**2).sum(axis=1), 1e-30)
-    ordered = np.sort(heat, axis=1)
-    place = np.floor(_HIGH_SHARE * np.maximum(both.sum(axis=1) - 1, 0)).astype(np.int64)
-    high = ordered[np.arange(len(heat)), place]
+    high = row_quantiles(heat, _HIGH_SHARE)
     known = (count >= columns.least) & (explained >= _LEAST_EXPLAINED) & (high > 0)
     settled = np.ones(load.shape, np.bool_)
     rises = np.zeros(load.shape, np.bool_)
@@ -194,7 +180,7 @@ def _scaled(values: Floats, load: Floats, columns: _Columns) -> tuple[Floats, Bo
     with np.errstate(invalid="ignore", divide="ignore"):
         alike = effects[:, :1] + (values - effects[:, :1]) * high[:, None] / heat
     compared = known[:, None] & (heat >= _ALIKE_SHARE * high[:, None]) & settled
-    return np.where(compared, alike, np.nan), known
+    return np.where(compared, alike, np.nan)
 
 
 def _smoothed(load: Floats, memory: float) -> Floats:

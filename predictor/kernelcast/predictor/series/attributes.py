@@ -187,22 +187,19 @@ class SeriesAttributes:
         return rows_found
 
     def node_metric(self, rows: Ints) -> Ints:
-        """A number for each metric of the GPUs of each host; NONE without a host, a limit or a metric of GPUs."""
+        """Number of each row's host and metric, shape (n,); NONE without a host, a limit or a metric of GPUs."""
         is_gauge = self.judged[rows] & (self.metric[rows] != NONE) & (self.host[rows] != self._hosts.get("", NONE))
-        found: Ints = np.where(is_gauge, self.host[rows] * len(DEVICE_METRICS) + self.metric[rows], NONE)
-        return found
+        numbers: Ints = np.where(is_gauge, self.host[rows] * len(DEVICE_METRICS) + self.metric[rows], NONE)
+        return numbers
 
     def of_same_nodes(self, rows: Ints, windows: Windows) -> Ints:
-        """Further rows of the same metrics on the same nodes. Call it under the lock."""
-        every = np.arange(min(len(self.generation), len(windows.generation)))
-        known = (windows.generation[every] == self.generation[every]) & (windows.owner[every] >= 0)
-        numbers = np.where(known, self.node_metric(every), NONE)
-        wanted = np.zeros(int(numbers.max(initial=0)) + 2, np.bool_)
-        wanted[np.minimum(self.node_metric(rows), len(wanted) - 1)] = True
-        wanted[NONE] = False
-        found = wanted[numbers]
-        found[rows] = False
-        return np.flatnonzero(found)
+        """Further rows of the same metrics on the same nodes, ascending. Call it under the lock."""
+        count = min(len(self.generation), len(windows.generation))
+        admitted = (windows.generation[:count] == self.generation[:count]) & (windows.owner[:count] >= 0)
+        numbers = np.where(admitted, self.node_metric(np.arange(count)), NONE)
+        others = np.isin(numbers, self.node_metric(rows)) & (numbers != NONE)
+        others[rows] = False
+        return np.flatnonzero(others)
 
     def own_ratio(self, rows: Ints) -> Floats:
         """Limit as a multiple of the own baseline; NaN where there is none."""

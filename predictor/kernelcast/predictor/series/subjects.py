@@ -7,7 +7,7 @@ from typing import Final
 from kernelcast.columnar import Attributes
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
-from kernelcast.wire.kernels import COLLECTIVE, COMPUTE, OTHER
+from kernelcast.wire.kernels import COMPUTE, OTHER
 
 VARIANT: Final = kernel.VARIANT_SECONDS.prometheus_name
 DURATION: Final = kernel.DURATION.prometheus_name
@@ -75,11 +75,6 @@ class Subject:
             and self.label("kernel_class") in {COMPUTE, ""}
             and self.label("kernel") not in {OTHER, ""}
         )
-
-    @property
-    def is_collective(self) -> bool:
-        """Whether its duration is mostly a wait for peers."""
-        return self.is_kernel_time and self.label("kernel_class") == COLLECTIVE
 
     @property
     def without_variant(self) -> "Subject":

@@ -48,8 +48,8 @@ _SETTLING_SPANS: Final = 2
 class RangeReader(Protocol):
     """Reads ranges from Prometheus in parts."""
 
-    def pages(self, query: str, time: TimeRange) -> Iterator[Sequence[RangeSeries]]:
-        """Yield the range in parts."""
+    def pages(self, query: str, time_range: TimeRange, /) -> Iterator[Sequence[RangeSeries]]:
+        """Yield the range in parts, the oldest first."""
         ...
 
 

@@ -13,10 +13,9 @@ from kernelcast.predictor.arrays import Ints
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.prometheus import RangeSeries, TimeRange
 from kernelcast.predictor.series.subjects import Subject
-from kernelcast.predictor.state.past import Past, RowOf
+from kernelcast.predictor.state.past import Past, RangeReader, RowOf
 from kernelcast.predictor.without_kafka.admission import Admission
 from kernelcast.predictor.without_kafka.measures import PrometheusMeasures
-from kernelcast.predictor.without_kafka.source import Pages, RangeReader
 from kernelcast.runtime.logging import get_logger
 
 WEEK_HOURS: Final = 168
@@ -38,7 +37,7 @@ class PastReader:
         self,
         engine: Engine,
         admission: Admission,
-        open_reader: RangeReader,
+        open_reader: Callable[[int], RangeReader],
         *,
         matchers: str,
         measures: PrometheusMeasures,
@@ -50,7 +49,7 @@ class PastReader:
         Args:
             engine: Has the series.
             admission: Finds their rows.
-            open_reader: Makes readers of Prometheus.
+            open_reader: Makes a reader of Prometheus whose parts have at most this number of points per series.
             matchers: Labels that series must have.
             measures: Show how far it is.
             between: Called before each query with seconds to rest; polls the source meanwhile when that is due.
@@ -62,7 +61,7 @@ class PastReader:
         self._weeks_done = False
 
         def past(*, hours: bool) -> Past:
-            def paced(points: int) -> Pages:
+            def paced(points: int) -> RangeReader:
                 kept = min(points, WEEK_HOURS) if hours else points
                 return _Paced(open_reader(kept), self._rest if hours else self._no_rest)
 
@@ -127,7 +126,7 @@ class PastReader:
 class _Paced:
     """Reads a range in parts, with a rest between them."""
 
-    def __init__(self, reader: Pages, rest: Callable[[float], None]) -> None:
+    def __init__(self, reader: RangeReader, rest: Callable[[float], None]) -> None:
         self._reader, self._rest = reader, rest
 
     def pages(self, query: str, time_range: TimeRange) -> Iterator[Sequence[RangeSeries]]:

@@ -8,9 +8,9 @@ longer than a window leaves intervals out, which are counted, and which `PastRea
 One thread uses it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from kernelcast.predictor.prometheus import RangeSeries, TimeRange
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.series.windows import EMPTY, NOT_ADMITTED, WindowArray
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.state.past import insert, range_query
+from kernelcast.predictor.state.past import RangeReader, insert, range_query
 from kernelcast.predictor.without_kafka.admission import OWNER, Admission
 from kernelcast.predictor.without_kafka.limits import slowdown_celsius
 from kernelcast.predictor.without_kafka.measures import PrometheusMeasures
@@ -37,22 +37,6 @@ _log = get_logger(__name__)
 
 Device = tuple[str, str]
 """UUID and instance of a GPU."""
-
-
-class RangeReader(Protocol):
-    """Reads ranges from Prometheus in parts of this many points per series."""
-
-    def __call__(self, points: int) -> "Pages":
-        """Return a reader."""
-        ...
-
-
-class Pages(Protocol):
-    """Reads a range in parts."""
-
-    def pages(self, query: str, time_range: TimeRange, /) -> Iterator[Sequence[RangeSeries]]:
-        """Yield the range in parts, the oldest first."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +66,7 @@ class Source:
         self,
         settings: PredictorSettings,
         engine: Engine,
-        open_reader: RangeReader,
+        open_reader: Callable[[int], RangeReader],
         *,
         measures: PrometheusMeasures,
         clock_seconds: Callable[[], float],
@@ -92,7 +76,7 @@ class Source:
         Args:
             settings: Of the predictor; `interval_seconds` is the grid.
             engine: Has the windows.
-            open_reader: Makes readers of Prometheus.
+            open_reader: Makes a reader of Prometheus whose parts have at most this number of points per series.
             measures: Counts what is missing.
             clock_seconds: The time of this machine, Unix.
         """
