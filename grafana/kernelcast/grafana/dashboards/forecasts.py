@@ -160,7 +160,7 @@ def _band(subject: Subject) -> Placed:
         Query(_issued_before(subject, "upper"), "upper bound"),
         Query(_limit(subject), f"{_NAME} limit"),
         liveness.LEARNING_IN_A_GRAPH,
-        liveness.nothing(_NONE, (_forecast(subject, "mean"), liveness.LEARNING.proof)),
+        liveness.nothing(_NONE, (_forecast(subject, "mean"), liveness.LEARNING.proof), liveness.PREDICTORS),
     ]
     style = LineStyle(overrides=(*words.units("( .*)?"), *_filled(), limits("limit")))
     return time_series(text, queries, Axis("none"), style, width=24, height=8)
