@@ -39,6 +39,8 @@ _APPLICATION: Final = xids.numbers(XidSubject.PROGRAM)
 _WATCHED: Final = xids.numbers() - _HARDWARE - _APPLICATION
 _DOUBLE_BIT: Final = 48
 _CONTAINED: Final = 94
+_UNCONTAINED: Final = "48|95"
+"""XIDs of memory errors after which `KernelcastGpuXidHardware` says more, unless 94 came with them."""
 _RETURNS: Final = "If the error returns, run NVIDIA's diagnostics (dcgmi diag -r 3) and have the GPU replaced."
 
 
@@ -72,15 +74,23 @@ def _later(matcher: str, profile: Profile) -> Iterator[str]:
         yield f"max by ({_EVENT}) ({last} - on ({_COUNTER}) group_left () {before} > {_JITTER_SECONDS})"
 
 
+def _of_a_day(matcher: str) -> str:
+    """XIDs of the last day, with the seconds since each."""
+    rows = (f"{promql.name(metric)}{{{matcher}}}" for metric in (gpu.XID_LAST, gpu.KERNEL_LOG_XID_LAST))
+    return " or ".join(f"max by ({_EVENT}) (time() - {row} < {DAY})" for row in rows)
+
+
 def _while_unrecovered(matcher: str) -> str:
     """XIDs of the last day whose GPU does not answer, or needs a recovery action."""
     gone, unhealthy = f"{promql.name(gpu.GPU_UP)} == 0", f"{promql.name(device.RECOVERY_ACTION)} > 0"
     subjects = f"(group by (Hostname, UUID) ({gone}) or group by (Hostname, UUID) ({unhealthy}))"
-    recent = [
-        f"max by ({_EVENT}) (time() - {promql.name(metric)}{{{matcher}}} < {DAY})"
-        for metric in (gpu.XID_LAST, gpu.KERNEL_LOG_XID_LAST)
-    ]
-    return f"({' or '.join(recent)}) and on (Hostname, UUID) {subjects}"
+    return f"({_of_a_day(matcher)}) and on (Hostname, UUID) {subjects}"
+
+
+def unless_reported(expr: str, xid: int) -> str:
+    """An expression about GPUs, without those whose driver reported the same by an XID within a day."""
+    reported = _of_a_day(f'xid="{xid}"')
+    return f"{expr} unless on (Hostname, UUID) ({reported})"
 
 
 def _contained() -> str:
@@ -126,8 +136,9 @@ def _other(profile: Profile) -> AlertRule:
         summary=f"{_GPU} reported {_ERROR}",
         description="The driver reported an error after which the GPU can be used, or whose number is in no table "
         "of ours.",
-        action="Act on the number. 63: reset the GPU when it is idle. 92: watch it. 94: restart the program that was "
-        "hit. Any other: look it up in NVIDIA's catalog, and read its line in the kernel's log (`NVRM: Xid`).",
+        action="Act on the number. 63: reset the GPU when it is idle. 92: many single-bit errors; drain it when its job "
+        "has ended, reset it, and run NVIDIA's diagnostics. 94: restart the program that was hit. Any other: look it up "
+        "in NVIDIA's catalog, and read its line in the kernel's log (`NVRM: Xid`).",
         subject=_SUBJECT,
         dashboard=GPUS,
         steps=(
@@ -158,15 +169,18 @@ def _application(profile: Profile) -> AlertRule:
 
 def _uncorrectable(profile: Profile) -> AlertRule:
     errors, window = promql.name(device.ECC_DBE_VOLATILE), profile.window(DAY)
+    counted = promql.happened(errors, of="Hostname, UUID", by="Hostname, gpu, UUID", window=window, known=window)
+    ended, contained = _of_a_day(f'xid=~"{_UNCONTAINED}"'), _of_a_day(f'xid="{_CONTAINED}"')
+    uncontained = f"({ended}) unless on (Hostname, UUID) ({contained})"
     return AlertRule(
         name="KernelcastGpuMemoryUncorrectable",
-        expr=promql.happened(errors, of="Hostname, UUID", by="Hostname, gpu, UUID", window=window, known=window),
+        expr=f"({counted}) unless on (Hostname, UUID) ({uncontained})",
         hold_seconds=0,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.WARNING,
         summary=f"{_GPU} had {{{{ $value | humanize }}}} uncorrectable memory errors within a day",
         description="Data was lost, and the program that used it has failed. The GPU handled the error; where it could "
-        "not, an alert about an XID, a failed row or a recovery says so. The counters table must have the row "
+        "not, an alert about an XID, a failed row or a recovery says so, instead of this one. The counters table must have the row "
         "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL.",
         action="Restart the programs that ran on it, and reset the GPU when it is idle.",
         subject=_SUBJECT,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.absence import lately
+from kernelcast.grafana.rules.gpu_errors import unless_reported
 from kernelcast.grafana.rules.model import (
     HOUR,
     KEPT_SECONDS,
@@ -37,6 +38,8 @@ _REPLAYS_PER_MINUTE = 8
 """DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_PCIREPLAY_RATE, above which its health check warns."""
 _SINGLE_BITS_PER_MINUTE = 10
 """DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_SBE_RATE, above which its health check warns."""
+_XID_SINGLE_BITS = 92
+"""The driver's own report of such a rate."""
 _IN_SMI = (
     "`nvidia-smi -q` shows state, status, clique and cluster under Fabric. in_progress is usual where a partition of "
     "the fabric is activated only with a job."
@@ -274,7 +277,7 @@ def _single_bits(profile: Profile) -> AlertRule:
     a_minute = f"{MINUTE} * rate({promql.name(device.ECC_SBE_VOLATILE)}[{profile.window(10 * MINUTE)}])"
     return AlertRule(
         name="KernelcastGpuSingleBitStorm",
-        expr=f"max by (Hostname, gpu, UUID) ({a_minute}) > {_SINGLE_BITS_PER_MINUTE}",
+        expr=unless_reported(f"max by (Hostname, gpu, UUID) ({a_minute}) > {_SINGLE_BITS_PER_MINUTE}", _XID_SINGLE_BITS),
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary=f"The memory of {_GPU} has {{{{ $value | humanize }}}} single-bit errors a minute",
