@@ -234,6 +234,8 @@ _FIELDS: Final = {
     "annotations": "annotations",
     "generator_url": "generatorURL",
 }
+NO_TIME: Final = "0001-01-01T00:00:00Z"
+"""The end of an alert that fires: Go's time 0. Source: prometheus/alertmanager 3341 and 3351."""
 _SHARED: Final = {"receiver": "receiver", "group_key": "groupKey", "external_url": "externalURL"}
 
 
@@ -257,6 +259,8 @@ def _alert(payload: dict[str, Any], item: Any, index: int) -> Alert:
     for name, value in values.items():
         if name not in ("labels", "annotations") and not isinstance(value, str):
             raise RejectedNotification(400, f"alerts[{index}]: {name} is {value!r}, not a text")
+    if values.get("ends_at") == NO_TIME:
+        del values["ends_at"]
     return Alert(**values)
 
 

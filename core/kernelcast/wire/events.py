@@ -178,7 +178,7 @@ class Outcome:
 class Alert:
     """One alert of an Alertmanager webhook notification, with the notification's fields (`receiver` to the end).
 
-    Names and texts are Alertmanager's; times are RFC 3339.
+    Names and texts are Alertmanager's; times are RFC 3339. `ends_at` is empty while the alert fires.
     """
 
     fingerprint: str

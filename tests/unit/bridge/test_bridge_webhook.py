@@ -129,6 +129,13 @@ def test_the_same_notification_again_gives_the_same_event_id_and_a_resolution_an
     assert ids[0] == ids[1] != ids[2]
 
 
+def test_an_alert_that_fires_has_no_end() -> None:
+    """prometheus/alertmanager issue 3351: its end is the year 1."""
+    ended = "2026-11-20T11:00:00Z"
+    _, sent = post({**PAYLOAD, "alerts": [ALERT, {**ALERT, "status": "resolved", "endsAt": ended}]})
+    assert [alert_from(decode_event(value)).ends_at for _, _, value, _ in sent] == ["", ended]
+
+
 @pytest.mark.parametrize("producer", [AckingProducer("broker is down"), AckingProducer(answers=False)])
 def test_alertmanager_gets_503_when_kafka_has_not_acknowledged(producer: AckingProducer | None) -> None:
     registry = CollectorRegistry()

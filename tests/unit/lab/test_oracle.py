@@ -239,6 +239,12 @@ def test_a_cache_file_that_is_still_open_is_read(tmp_path: Path) -> None:
     assert len(kernel_tuner.read(path).entries) == 42
 
 
+def test_of_a_cache_file_that_ends_within_an_entry_the_whole_entries_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps(kernel_tuner.document(recording()), indent=1)[:-30])
+    assert len(kernel_tuner.read(path).entries) == 41
+
+
 ENTRY = b'{"tune_params_keys": ["x"], "tune_params": {"x": [1]}, "cache": {"1": {"x": %s, "time": %s}}}'
 
 
@@ -366,6 +372,28 @@ def test_a_file_of_the_same_family_is_named_by_its_fields(tmp_path: Path, docume
     with pytest.raises(ConfigurationError, match=r"no Kernel Tuner cache file and no T4 results: .* it has ") as raised:
         kernel_tuner.read(path)
     assert next(iter(document)) in str(raised.value)
+
+
+def test_t4_results_have_the_unit_of_their_objective(tmp_path: Path) -> None:
+    """KTT's T4 results are in microseconds: HiPerCoRe/KTT, coulomb_2080_full_search_space_converted.json."""
+    counters = [{"name": "dram__bytes.sum", "value": 1, "unit": "Byte"}]
+    measured = [{"name": "TotalDuration", "value": 769.7, "unit": "Microseconds"}, *counters]
+    path = tmp_path / "t4.json"
+    path.write_text(json.dumps(t4(result(1, [769.7], objectives=["TotalDuration"], measurements=measured))))
+    assert kernel_tuner.read(path).unit == "us"
+    path.write_text(json.dumps(t4(result(1, [1.5]))))
+    assert kernel_tuner.read(path).unit == "ms"
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [({"Metadata": {}, "Results": []}, "KTT"), ({"key": [], "configs_timings": []}, "Triton")],
+)
+def test_the_file_of_another_tuner_is_named(tmp_path: Path, document: dict[str, Any], name: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConfigurationError, match=name):
+        kernel_tuner.read(path)
 
 
 @pytest.mark.parametrize("marker", [1e20, 100_000_000_000_000_000_000, 1e21])

@@ -121,7 +121,9 @@ def metric_name(name: str) -> str:
 def label_bytes(
     labels: Mapping[str, str] | Iterable[tuple[str, str]], limits: DecoderLimits, kind: Kind = Kind.UNKNOWN
 ) -> bytes:
-    """Labels in canonical spelling: sorted, escaped, none empty; of names that become one, the values joined by `;`.
+    """Labels in canonical spelling: sorted, escaped, none empty.
+
+    Of names that become one, and of a name that is repeated, the different values are joined by `;`.
 
     A histogram's own `le` becomes `exported_le`: beside the bound of a bucket it would make the whole page invalid.
 
@@ -143,7 +145,7 @@ def label_bytes(
                 f"a series' labels are longer than {limits.identity_bytes} bytes, the limit; shorten them at the "
                 "producer"
             )
-    return rendered({name: ";".join(several) for name, several in values.items()})
+    return rendered({name: ";".join(dict.fromkeys(several)) for name, several in values.items()})
 
 
 def _made_legal(key: str) -> str:

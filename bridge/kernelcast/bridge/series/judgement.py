@@ -18,7 +18,8 @@ from kernelcast.columnar.compiled import inlined
 SILENT_INTERVALS: Final = 1.5
 """A writer has missed a point once it is half an interval late."""
 SAME_START_NS: Final = 2_000_000_000
-"""Start times closer than this may be the same: some producers compute theirs for each point, in whole seconds."""
+"""Start times closer than this count as the same: producers compute theirs for each point from a clock that is
+adjusted, in whole seconds. A process that was restarted so soon is known by its times, which are later, too."""
 SHORTEST_SILENCE_MS: Final = 1_000
 """Shorter gaps do not show that a writer has stopped: batching and pauses of the process delay messages by as much."""
 
@@ -103,7 +104,7 @@ def with_older_start(tables: Tables, slot: int, point: Arrival, rules: PointRule
     A process that was replaced by another one sends no points that are newer than the other's. If its points are
     newer, both run: the one that started later keeps the series as long as it lives.
     """
-    if tables.series.start_ns[slot] - point.start_ns <= SAME_START_NS or not is_later(tables, slot, point, rules):
+    if not is_later(tables, slot, point, rules):
         return OLDER
     return STORED if has_fallen_silent(tables, slot, point, rules) else SECOND_WRITER
 
@@ -112,7 +113,8 @@ def with_older_start(tables: Tables, slot: int, point: Arrival, rules: PointRule
 def judge(tables: Tables, wire: int, point: Arrival, rules: PointRules) -> int:
     """Decide whether a point is stored: its writer must own the series, and it must be newer than the stored point.
 
-    Points are ordered by start, then event time, then offset. Example with a stored point (start 100, time 160):
+    Points are ordered by start, then event time, then offset, where starts within `SAME_START_NS` are one. Example
+    in seconds, with a stored point (start 100, time 160):
 
         (100, 170)  later: STORED                   (200, 210)  the process was restarted: STORED
         (100, 150)  read again, or late: OLDER      ( 50, 155)  an old point of a former process: OLDER
@@ -135,7 +137,7 @@ def judge(tables: Tables, wire: int, point: Arrival, rules: PointRules) -> int:
         free = was_restarted(tables, wire, slot, point) or has_fallen_silent(tables, slot, point, rules)
         return STORED if free else SECOND_WRITER
     start_ns, known_start = point.start_ns, series.start_ns[slot]
-    if start_ns != known_start and start_ns != 0 and known_start != 0:  # noqa: PLR1714  numba: no sets
+    if start_ns != 0 and known_start != 0 and abs(start_ns - known_start) > SAME_START_NS:
         return STORED if start_ns > known_start else with_older_start(tables, slot, point, rules)
     if point.time_ns == series.time_ns[slot]:
         return STORED if point.partition == series.partition[slot] and point.offset >= series.offset[slot] else OLDER

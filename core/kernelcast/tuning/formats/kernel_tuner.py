@@ -8,6 +8,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,14 @@ RUNTIME: Final = "runtime"
 FAILED_TIME: Final = 1e20
 """Kernel Tuner's time of a configuration that failed, in files of its older versions."""
 _CORRECT: Final = "correct"
+_TIME: Final = "time"
+_UNITS: Final = {"nanoseconds": "ns", "microseconds": "us", "milliseconds": "ms", "seconds": "s"}
+"""Units that KTT writes out. Source: HiPerCoRe/KTT, Scripts/ConvertJsonOutput.py."""
+_OTHER_FORMATS: Final = {
+    "Results": "KTT's own output; convert it to T4 results with KTT's Scripts/ConvertJsonOutput.py",
+    "configs_timings": "a cache of Triton's autotuner, which names neither kernel nor device; tune the kernel here",
+}
+"""Formats of other tuners, by a field of theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +105,20 @@ def load(path: Path) -> Any:
             content = plain.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise ConfigurationError(f"{path} has more than {MAX_FILE_BYTES:,} bytes; give a smaller file")
-        text = content.decode("utf-8").rstrip()
-        # Kernel Tuner leaves a cache file that it has open without its last brackets.
-        return json.loads(text.rstrip(",") + "}}" if text.endswith(",") else text)
+        return _parsed(content.decode("utf-8"))
     except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}; give a JSON file, plain or as .json.gz") from None
+
+
+def _parsed(text: str) -> Any:
+    """Parse JSON; of a cache file that Kernel Tuner has open, or had when it was killed, the whole entries."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        entries = text[: text.rfind("},") + 1]
+        with suppress(ValueError):
+            return json.loads(entries + "}}")
+        raise
 
 
 def parse(path: Path, document: Any) -> KernelTunerRecording:
@@ -111,6 +129,9 @@ def parse(path: Path, document: Any) -> KernelTunerRecording:
     Raises:
         ConfigurationError: It is neither.
     """
+    other = _OTHER_FORMATS.keys() & (document.keys() if isinstance(document, dict) else ())
+    if other:
+        raise ConfigurationError(f"{path} is {_OTHER_FORMATS[other.pop()]}")
     try:
         if "results" in document and "tune_params_keys" not in document:
             return _complete(path, _of_results(document["results"]))
@@ -140,14 +161,26 @@ def _of_results(results: Sequence[Mapping[str, Any]]) -> KernelTunerRecording:
     keys = list(dict.fromkeys(key for result in results for key in result["configuration"]))
     entries = {tuple(result["configuration"][key] for key in keys): _result(result) for result in results}
     parameters = {key: tuple(dict.fromkeys(one[place] for one in entries)) for place, key in enumerate(keys)}
-    return KernelTunerRecording("kernel", "unknown", "ms", parameters, entries)
+    return KernelTunerRecording("kernel", "unknown", _unit(results), parameters, entries)
+
+
+def _unit(results: Sequence[Mapping[str, Any]]) -> str:
+    """The unit of the objective: of T4 results milliseconds, unless the measurements have another one."""
+    units = {
+        str(one.get("unit"))
+        for result in results
+        for one in result.get("measurements", ())
+        if one.get("name") in (_TIME, *result.get("objectives", ())) and one.get("unit")
+    }
+    unit = units.pop() if len(units) == 1 else "ms"
+    return _UNITS.get(unit.lower(), unit)
 
 
 def _result(result: Mapping[str, Any]) -> Recorded:
     invalidity = result["invalidity"]
     if invalidity != _CORRECT:
         return Recorded(failed=COMPILE if invalidity == "compile" else RUNTIME)
-    measured = [one.get("value") for one in result.get("measurements", ()) if one.get("name") == "time"]
+    measured = [one.get("value") for one in result.get("measurements", ()) if one.get("name") == _TIME]
     times = tuple(float(one) for one in result["times"].get("runtimes") or measured if is_time(one))
     return Recorded(times=times) if times else Recorded(failed=RUNTIME)
 

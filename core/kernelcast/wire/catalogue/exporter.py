@@ -174,8 +174,8 @@ _NVML: Final = "exporter, NVML's process"
 NVML_IMPLAUSIBLE: Final = Metric(
     "kernelcast_exporter_nvml_implausible_readings_total",
     Kind.COUNTER,
-    "Readings of a GPU's energy that were left out: lower than the last one, or beyond what twice its power limit "
-    "allows since then.",
+    "Readings of a GPU that were left out: an energy lower than the last one, or beyond what twice its power limit "
+    "allows since then; a power, temperature or clock that no GPU has.",
     source=_NVML,
 )
 

@@ -62,6 +62,15 @@ def test_both_versions_bare_and_in_snappy_keep_names_labels_and_milliseconds(pac
     assert (placement.unit, placement.producer) == ("seconds", ("api", "h:9"))
 
 
+def test_a_label_that_is_repeated_keeps_each_of_its_values_once() -> None:
+    """prometheus/prometheus issue 15138: labels are sent twice, some with the same value."""
+    request, series = version_1(__name__="up", env="prod", service="a")
+    for name, value in (("env", "prod"), ("service", "b")):
+        series.labels.append(LABEL(name=name, value=value).SerializeToString())
+    series.samples.add(value=1.0, timestamp=NOW_MS)
+    assert one(RemoteWrite(), request.SerializeToString()).labels == 'env="prod",service="a;b"'
+
+
 def test_the_marker_of_a_stale_series_is_no_value() -> None:
     request, series = version_1(__name__="up")
     series.samples.add(value=shapes.STALE, timestamp=NOW_MS)

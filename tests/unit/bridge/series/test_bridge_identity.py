@@ -70,6 +70,18 @@ def test_a_start_time_that_is_computed_each_time_is_no_sign_of_two_producers() -
     for number in range(10):
         producers.send(number, 10 * number, start_seconds=-100 + number % 2)
     assert producers.conflicts == {}
+    assert producers.shown == 9
+
+
+@pytest.mark.parametrize("kind", CUMULATIVE)
+def test_a_start_time_that_moves_back_with_the_clock_does_not_end_the_series(kind: str) -> None:
+    """A boot time is the clock's time without the running time: when the clock is slowed down, it becomes earlier."""
+    producers = Producers(kind)
+    for number in range(10):
+        producers.send(number, 10 * number, start_seconds=-100 - (number >= 3))
+    assert producers.shown == 9
+    producers.send(4, 40, start_seconds=-100)  # read again: earlier, although its start is later
+    assert producers.shown == 9
 
 
 @pytest.mark.parametrize("kind", CUMULATIVE)

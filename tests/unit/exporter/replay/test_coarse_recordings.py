@@ -11,7 +11,7 @@ import pytest
 from tests.unit.exporter.replay.test_replay_recordings import recording
 
 from kernelcast.exporter.replay import Trace
-from kernelcast.exporter.replay.formats import kineto, nsys
+from kernelcast.exporter.replay.formats import kineto, nsys, xla
 from kernelcast.exporter.replay.trace import LaunchConfiguration
 
 
@@ -90,6 +90,94 @@ def test_every_table_of_timed_events_that_is_not_read_is_named_with_its_share(tm
         "tables that are not read: MPI_COLLECTIVES_EVENTS (2, 65.0 % of all time), "
         "OPENACC_LAUNCH_EVENTS (1, 1.0 % of all time)"
     )
+
+
+LAUNCHES = """
+CREATE TABLE StringIds (id, value);
+INSERT INTO StringIds VALUES (1, 'cudaLaunchKernel_v7000'), (2, 'cudaLaunchHostFunc'), (3, 'cudaStreamBeginCapture'),
+    (4, 'forward');
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, globalTid, correlationId, nameId);
+INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (10, 20, 16777217, 1, 1), (30, 40, 16777217, 2, 1),
+    (50, 60, 16777217, 3, 2);
+"""
+KERNELS = """
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, deviceId, correlationId, globalPid);
+INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 200, 0, 1, 16777216);
+"""
+CAPTURE = "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (25, 26, 16777217, 9, 3);"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (LAUNCHES, ["2 of its 2 launching calls have no work of a GPU in it"]),
+        (LAUNCHES + KERNELS, ["1 of its 2 launching calls have no work of a GPU in it"]),
+        (LAUNCHES + KERNELS + CAPTURE, []),
+    ],
+)
+def test_launched_work_that_the_profiler_lost_is_said(tmp_path: Path, script: str, said: list[str]) -> None:
+    """GindaChen/nsys-ai issue 160: nsys exits with 0 and writes a report without its kernels."""
+    trace = export(tmp_path, script)
+    assert [note for note in trace.notes if "launching" in note] == said
+    assert dict(trace.categories)["CUPTI_ACTIVITY_KIND_RUNTIME"] >= 3
+
+
+def test_launched_work_that_pytorch_s_profiler_lost_is_said(tmp_path: Path) -> None:
+    """pytorch/pytorch issue 192021: the kernels of the first seconds are not in the file."""
+    calls = [
+        {
+            "ph": "X",
+            "cat": "cuda_runtime",
+            "name": "cudaLaunchKernel",
+            "pid": 9,
+            "tid": 9,
+            "ts": at,
+            "dur": 1,
+            "args": {"correlation": at},
+        }
+        for at in range(1, 11)
+    ]
+    kernels, linked = [], []
+    for at in range(7, 11):
+        kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 20 + at, "dur": 1}
+        kernels.append({**kernel, "args": {"device": 0, "stream": 7}})
+        linked.append({**kernel, "args": {"device": 0, "stream": 7, "correlation": at}})
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": calls + linked}))
+    assert "6 of its 10 launching calls have no work of a GPU in it" in kineto.read(path).notes
+    path.write_text(json.dumps({"traceEvents": calls + kernels}))
+    assert not [note for note in kineto.read(path).notes if "launching" in note]
+
+
+def test_tables_of_a_later_version_are_read(tmp_path: Path) -> None:
+    """GindaChen/nsys-ai 291, 297: `_V2` and `_V3`; of two the higher one, and the documented name before all."""
+    ranges = """
+        CREATE TABLE NVTX_EVENTS_V2 (start, end, eventType, text, textId, globalTid);
+        CREATE TABLE NVTX_EVENTS_V10 (start, end, eventType, text, textId, globalTid);
+        INSERT INTO NVTX_EVENTS_V10 VALUES (5, 50, 59, NULL, 4, 16777217);
+    """
+    script = (LAUNCHES + KERNELS).replace("_KERNEL ", "_KERNEL_V3 ").replace("_RUNTIME ", "_RUNTIME_V3 ")
+    trace = export(tmp_path, script + ranges)
+    assert trace.launches.queue_delay_ns.tolist() == [90]
+    assert trace.regions == ("forward",)
+    assert trace.notes == ("1 of its 2 launching calls have no work of a GPU in it",)
+
+
+def test_ranges_that_are_started_and_ended_are_named(tmp_path: Path) -> None:
+    ranges = """
+        CREATE TABLE NVTX_EVENTS (start, end, eventType, text, textId, globalTid);
+        INSERT INTO NVTX_EVENTS VALUES (5, 50, 60, NULL, 4, 16777217);
+    """
+    (note,) = (note for note in export(tmp_path, KERNELS + ranges).notes if "NVTX" in note)
+    assert note.startswith("1 NVTX ranges are not read")
+
+
+def test_work_of_an_export_without_processes_is_of_its_only_process(tmp_path: Path) -> None:
+    kernels = KERNELS.replace(", globalPid", "").replace(", 16777216", "")
+    assert export(tmp_path, LAUNCHES + kernels).launches.queue_delay_ns.tolist() == [90]
+    another = "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (15, 20, 33554433, 1, 1);"
+    (tmp_path / "export.sqlite").unlink()
+    assert export(tmp_path, LAUNCHES + kernels + another).launches.queue_delay_ns.tolist() == [-1]
 
 
 def test_the_driver_s_calls_count_where_the_runtime_has_none(tmp_path: Path) -> None:
@@ -191,6 +279,15 @@ def test_the_streams_of_a_trace_of_jax_are_kernels_copies_and_fills(tmp_path: Pa
     assert note.startswith("events that are not read: /device:GPU:0 XLA Ops (1, 55.")
     assert "/host:CPU (1, 33." in note
     assert "/device:GPU:0 Stream #14(Compute,MemcpyD2D) (1, 0." in note
+
+
+def test_a_trace_of_as_many_events_as_xla_writes_lacks_the_later_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """jax-ml/jax issue 21295."""
+    monkeypatch.setattr(xla, "MOST_EVENTS", 3)
+    kernels = [work("k", at, 1) for at in (1, 10, 20, 30)]
+    assert [jax(tmp_path, *kernels[:number]).complete for number in (1, 3)] == [True, False]
 
 
 def test_events_of_another_accelerator_and_of_no_category_are_named_by_their_process(tmp_path: Path) -> None:

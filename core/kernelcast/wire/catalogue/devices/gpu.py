@@ -91,7 +91,7 @@ FIELD_ABSENT: Final = kafka_metric(
     Kind.GAUGE,
     "A row of the counters table that this GPU does not report, always 1. Reasons: not_supported, no_permission, "
     "no_data, needs_hopper, mig (not reported for a divided GPU), implausible (contradicts another row or the "
-    "last reading), lost, old_pynvml (the installed nvidia-ml-py does not have it), error.",
+    "last reading, or no GPU has it), lost, old_pynvml (the installed nvidia-ml-py does not have it), error.",
     unit="",
     labels=(*DEVICE_LABELS, "field", "reason"),
     source="exporter",

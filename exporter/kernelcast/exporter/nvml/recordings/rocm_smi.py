@@ -6,6 +6,7 @@ Each value becomes NVML's answer to the call that gives that row; what rocm-smi 
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from kernelcast.wire.errors import TraceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 CARD: Final = re.compile(r"card\d+")
+OBJECT: Final = re.compile(r"^\s*\{", re.MULTILINE)
 LINK: Final = re.compile(r"\(([\d.]+)GT/s x(\d+)\)")
 GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 """PCIe generation by transfers per second of a lane, in GT/s."""
@@ -34,7 +36,7 @@ def read_capture(path: Path) -> Recording:
         TraceError: It cannot be read, or holds none.
     """
     try:
-        outputs = [one for one in _objects(path.read_text()) if any(map(CARD.fullmatch, one))]
+        outputs = [one for one in _objects(path.read_text(errors="replace")) if any(map(CARD.fullmatch, one))]
     except (OSError, ValueError) as error:
         raise TraceError(f"{path} cannot be read: {error}; write it with `rocm-smi --showallinfo --json`") from None
     if not outputs:
@@ -43,11 +45,10 @@ def read_capture(path: Path) -> Recording:
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
+    """The JSON objects of a text; rocm-smi prints warnings, such as one of a low-power state, before and between."""
     decoder, at = json.JSONDecoder(), 0
-    while (at := len(text) - len(text[at:].lstrip())) < len(text):
-        found, at = decoder.raw_decode(text, at)
-        if not isinstance(found, dict):
-            raise ValueError("a value is no JSON object")  # noqa: TRY004  the file is wrong, not a type
+    while begin := OBJECT.search(text, at):
+        found, at = decoder.raw_decode(text, begin.end() - 1)
         yield found
 
 
@@ -68,8 +69,13 @@ def _answers(output: Mapping[str, Any]) -> Answers:
             "nvmlSystemGetDriverVersion": system.text_of("Driver version"),
         }
     }
+    owned = Counter(map(_own, cards))
     for index, card in enumerate(cards):
-        answers[str(index)] = {call: dict(NOT_SHOWN) for call in UNSHOWN_CALLS} | _identity(card, index) | _values(card)
+        own = _own(card)
+        # The partitions of an MI300 have the identifiers of their whole.
+        uuid = f"{own}/{index}" if own and owned[own] > 1 else own or str(index)
+        unshown = {call: dict(NOT_SHOWN) for call in UNSHOWN_CALLS}
+        answers[str(index)] = unshown | _identity(card, uuid) | _values(card)
     return answers
 
 
@@ -84,12 +90,17 @@ def _section(lines: Mapping[str, Any]) -> OutputSection:
     )
 
 
-def _identity(card: OutputSection, index: int) -> dict[str, Answer]:
+def _own(card: OutputSection) -> str:
+    """What tells a card apart from others: the first identifier that it has; empty without one."""
+    identifiers = (card.text_of(name) for name in ("Unique ID", "Serial Number", "PCI Bus"))
+    return next((one for one in identifiers if one not in UNKNOWN), "")
+
+
+def _identity(card: OutputSection, uuid: str) -> dict[str, Answer]:
     address, serial = card.text_of("PCI Bus"), card.text_of("Serial Number")
-    own = next((one for one in (card.text_of("Unique ID"), serial, address) if one not in UNKNOWN), str(index))
     names = [card.text_of(name) for name in ("Card series", "Card model", "Card SKU")]
     return {
-        "nvmlDeviceGetUUID": f"AMD-{own}",
+        "nvmlDeviceGetUUID": f"AMD-{uuid}",
         "nvmlDeviceGetName": next((name for name in names if name and not name.startswith("0x")), "AMD GPU"),
         "nvmlDeviceGetPciInfo": {"busId": address},
         "nvmlDeviceGetMigMode": [0, 0],

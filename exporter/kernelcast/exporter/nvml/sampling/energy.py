@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import Final
 
+from kernelcast.exporter.nvml.sampling.fields import MAX_WATTS
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 LIMIT_FACTOR: Final = 2
 """A board exceeds its power limit for moments, and the limit may have been lowered since the last reading."""
 SLACK_SECONDS: Final = 1.0
 """Added to the time between two readings: the driver updates the counter at moments of its own."""
-LARGEST_LIMIT_WATTS: Final = 10_000.0
-"""Where the limit is not read: more than any board has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,5 +50,5 @@ class EnergyJudge:
 def _follows(now: _Reading, before: _Reading, limit_watts: float | None) -> bool:
     """Return whether the limit allows the difference."""
     seconds = (now.time_ns - before.time_ns) / NANOSECONDS_PER_SECOND
-    most_mj = LIMIT_FACTOR * (limit_watts or LARGEST_LIMIT_WATTS) * (seconds + SLACK_SECONDS) * 1000
+    most_mj = LIMIT_FACTOR * (limit_watts or MAX_WATTS) * (seconds + SLACK_SECONDS) * 1000
     return 0 <= now.energy_mj - before.energy_mj <= most_mj

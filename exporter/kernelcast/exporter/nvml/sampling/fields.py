@@ -19,8 +19,12 @@ BYTES_PER_MEBIBYTE: Final = 2**20
 MILLIWATTS_PER_WATT: Final = 1000
 FULL_PERCENT: Final = 100
 """Some driver versions give utilizations above it, on idle GPUs too. Seen: NVIDIA/DCGM, issue 199."""
-MAX_MEMORY_TEMPERATURE_CELSIUS: Final = 200
-"""Above it the field holds no temperature; DCGM drops such readings too."""
+MAX_TEMPERATURE_CELSIUS: Final = 200
+"""Above it a reading is no temperature; DCGM drops such readings too."""
+MAX_WATTS: Final = 10_000
+"""More than any board draws, or may draw."""
+MAX_MEGAHERTZ: Final = 50_000
+"""More than any clock of a GPU."""
 ALL_LANES: Final = 0xFFFFFFFF
 """The scopeId that sums the NVLink counters of all lanes. Source: nvml.h, field 138."""
 
@@ -35,6 +39,7 @@ class NvmlCall:
         read: Given the pynvml module and a device handle, NVML's own number for each row; None where it knows none.
         divisor: Of NVML's numbers, for the rows' unit.
         unknown: Reason why a row has no value where the call has answered.
+        limit: Largest plausible one of NVML's numbers; for single intervals drivers give numbers far beyond it.
     """
 
     name: str
@@ -42,6 +47,7 @@ class NvmlCall:
     read: Callable[[Any, Any], tuple[Number | None, ...]]
     divisor: int = 1
     unknown: str = reading.NO_DATA
+    limit: float = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +142,18 @@ def _decoder(nvml: Any, gpu: Any) -> tuple[Number | None]:
 
 
 def _memory(nvml: Any, gpu: Any) -> tuple[Number | None, ...]:
-    """Version 2 of the struct: version 1, all that drivers before 510 have, counts the reserved memory as used."""
+    """Version 2 of the struct: version 1, all that drivers before 510 have, counts the reserved memory as used.
+
+    A GPU that shares the host's memory, such as GB10, has a total of 0, if the call is supported there at all.
+    """
     try:
         memory = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)
     except nvml.NVMLError as error:
         if error.value != nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
             raise
         memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
-        return memory.free, memory.used, None
-    return memory.free, memory.used, memory.reserved
+        return (memory.free, memory.used, None) if memory.total else (None, None, None)
+    return (memory.free, memory.used, memory.reserved) if memory.total else (None, None, None)
 
 
 def _remapped_rows(nvml: Any, gpu: Any) -> tuple[Number, ...]:
@@ -191,14 +200,32 @@ MEMORY_CALL: Final = NvmlCall(
     BYTES_PER_MEBIBYTE,
     unknown=reading.NOT_SUPPORTED,
 )
+LINK_ROWS: Final = (rows.PCIE_LINK_GEN, rows.PCIE_LINK_WIDTH, rows.PCIE_MAX_LINK_GEN, rows.PCIE_MAX_LINK_WIDTH)
 ENERGY_CALL: Final = NvmlCall("nvmlDeviceGetTotalEnergyConsumption", (rows.TOTAL_ENERGY,), _energy)
 CALLS: Final = (
-    NvmlCall("nvmlDeviceGetClockInfo(SM)", (rows.SM_CLOCK,), _clock),
-    NvmlCall("nvmlDeviceGetClockInfo(MEM)", (rows.MEM_CLOCK,), _memory_clock),
-    NvmlCall("nvmlDeviceGetTemperature", (rows.GPU_TEMP,), _temperature),
-    NvmlCall("nvmlDeviceGetTemperatureThreshold", (rows.SLOWDOWN_TEMP,), _slowdown_temperature),
-    NvmlCall("nvmlDeviceGetPowerUsage", (rows.POWER_USAGE,), _power, MILLIWATTS_PER_WATT),
-    NvmlCall("nvmlDeviceGetEnforcedPowerLimit", (rows.POWER_LIMIT,), _power_limit, MILLIWATTS_PER_WATT),
+    NvmlCall("nvmlDeviceGetClockInfo(SM)", (rows.SM_CLOCK,), _clock, limit=MAX_MEGAHERTZ),
+    NvmlCall("nvmlDeviceGetClockInfo(MEM)", (rows.MEM_CLOCK,), _memory_clock, limit=MAX_MEGAHERTZ),
+    NvmlCall("nvmlDeviceGetTemperature", (rows.GPU_TEMP,), _temperature, limit=MAX_TEMPERATURE_CELSIUS),
+    NvmlCall(
+        "nvmlDeviceGetTemperatureThreshold",
+        (rows.SLOWDOWN_TEMP,),
+        _slowdown_temperature,
+        limit=MAX_TEMPERATURE_CELSIUS,
+    ),
+    NvmlCall(
+        "nvmlDeviceGetPowerUsage",
+        (rows.POWER_USAGE,),
+        _power,
+        MILLIWATTS_PER_WATT,
+        limit=MAX_WATTS * MILLIWATTS_PER_WATT,
+    ),
+    NvmlCall(
+        "nvmlDeviceGetEnforcedPowerLimit",
+        (rows.POWER_LIMIT,),
+        _power_limit,
+        MILLIWATTS_PER_WATT,
+        limit=MAX_WATTS * MILLIWATTS_PER_WATT,
+    ),
     ENERGY_CALL,
     NvmlCall("nvmlDeviceGetPcieReplayCounter", (rows.PCIE_REPLAY,), _pcie_replays),
     NvmlCall("nvmlDeviceGetUtilizationRates", (rows.GPU_UTIL, rows.MEM_COPY_UTIL), _utilization),
@@ -232,7 +259,7 @@ def _one(row: Metric, name: str) -> FieldValue:
 
 
 FIELD_VALUES: Final = (
-    FieldValue(rows.MEMORY_TEMP, ("NVML_FI_DEV_MEMORY_TEMP",), limit=MAX_MEMORY_TEMPERATURE_CELSIUS),
+    FieldValue(rows.MEMORY_TEMP, ("NVML_FI_DEV_MEMORY_TEMP",), limit=MAX_TEMPERATURE_CELSIUS),
     FieldValue(
         rows.NVLINK_BANDWIDTH,
         ("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX"),
@@ -277,7 +304,14 @@ class GpmMetric:
     metric_id: int
     factor: float
 
+    @property
+    def limit(self) -> float:
+        """Largest plausible number of GPM's; a share can be a little above 100 % between two samples."""
+        return MAX_PERCENT if self.factor == RATIO_PER_PERCENT else float("inf")
 
+
+MAX_PERCENT: Final = 110
+"""Above it a share is wrong. Seen on MIG instances: NVIDIA/DCGM 152."""
 RATIO_PER_PERCENT: Final = 0.01
 GPM_BYTES_PER_UNIT: Final = 2**20
 """GPM's rates are MiB/s by nvml.h, although DCGM passes the number on into a row of bytes. On an H100 the PCIe rates

@@ -157,6 +157,9 @@ class Gpm:
             into.put(metric.row, None, self._codes.reason(slot.nvmlReturn))
         elif not math.isfinite(slot.value) or not is_available(slot.value):
             into.put(metric.row, None)
+        elif slot.value > metric.limit:
+            self._failed(fields.GPM_METRICS_CALL, reading.IMPLAUSIBLE)
+            into.put(metric.row, None, reading.IMPLAUSIBLE)
         else:
             into.put(metric.row, slot.value * metric.factor)
 

@@ -10,6 +10,7 @@ from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
 from kernelcast.exporter.nvml.sampling.fields import FieldValue, Number, NvmlCall
 from kernelcast.exporter.nvml.sampling.inventory import Gpu
 from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue.devices import device
 
 Failed = Callable[[str, str], None]
 """Called with the call and NVML's name for the error."""
@@ -69,6 +70,8 @@ class ValueReader:
         into = GpuValues()
         for call in _calls(wanted, of_instance=bool(gpu.gi_id)):
             self._call(gpu, call, wanted, into)
+        if into.absent.get(device.FB_USED.otlp_name) == reading.NOT_SUPPORTED:
+            _without_pcie(into)
         if not gpu.gi_id:
             self._fields(gpu, _field_values(wanted), into)
         return into
@@ -83,7 +86,12 @@ class ValueReader:
         except AttributeError:
             reason = reading.OLD_PYNVML
         for row, value in zip(call.rows, values, strict=True):
-            if row.otlp_name in wanted:
+            if row.otlp_name not in wanted:
+                continue
+            if value is not None and is_available(value) and value > call.limit:
+                self._failed(call.name, reading.IMPLAUSIBLE)
+                into.put(row, None, reading.IMPLAUSIBLE)
+            else:
                 into.put(row, value, reason, divisor=call.divisor)
 
     def _fields(self, gpu: Gpu, asked: Sequence[FieldValue], into: GpuValues) -> None:
@@ -133,6 +141,16 @@ class ValueReader:
             self._failed(call, error_name(error))
         reason = self._codes.reason(error.value)
         return reading.MIG if gpu.mig_mode and reason == reading.NOT_SUPPORTED else reason
+
+
+def _without_pcie(values: GpuValues) -> None:
+    """Leave out the PCIe link of a GPU without memory of its own: it is on the host's chip.
+
+    NVML gives such a GPU (GB10) a link of generation 1 with one lane. Source: Syllo/nvtop 499, lablup/all-smi 146.
+    """
+    for row in fields.LINK_ROWS:
+        if values.values.pop(row.otlp_name, None) is not None:
+            values.put(row, None, reading.NOT_SUPPORTED)
 
 
 @lru_cache(maxsize=4)

@@ -20,6 +20,8 @@ MAX_PROCESSES: Final = 64
 OTHER: Final = "other"
 OTHER_PID: Final = 0
 """The pid of that sum."""
+LARGEST_PID: Final = 2**31 - 1
+"""Jetson's NVML lists processes with pid 0, or above it. Source: wentbackward/nv-monitor 17."""
 PERIOD_NS: Final = NANOSECONDS_PER_SECOND
 """NVML samples at least this often: a process without a newer sample was idle. NVML is not asked again earlier."""
 NANOSECONDS_PER_MICROSECOND: Final = 1000
@@ -99,6 +101,8 @@ class Processes:
         for handle in gpu.mig_handles or (gpu.handle,):
             for kind, call in KINDS:
                 for one in self._running_processes(call, handle):
+                    if not 0 < one.pid <= LARGEST_PID:
+                        continue
                     held = (kind, one.usedGpuMemory)
                     found[one.pid] = _joined(found[one.pid], held) if one.pid in found else held
         shares = self._shares(gpu, now_ns, ahead_ns // NANOSECONDS_PER_MICROSECOND) if found and not gpu.gi_id else None

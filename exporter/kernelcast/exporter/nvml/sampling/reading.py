@@ -29,8 +29,9 @@ REASONS: Final = (
     ERROR,
 )
 """Reasons why a row is absent. `mig`: NVML does not give it for a GPU in MIG mode. `implausible`: it contradicts
-another row, or the last reading. `lost`: the GPU is gone. `no_data`: without a value at present, or not shown by the
-`nvidia-smi` that is played. `old_pynvml`: the installed nvidia-ml-py does not have the call or the field."""
+another row, or the last reading, or no GPU has such a value. `lost`: the GPU is gone. `no_data`: without a value at
+present, or not shown by the `nvidia-smi` that is played. `old_pynvml`: the installed nvidia-ml-py does not have the
+call or the field."""
 
 
 @dataclass(frozen=True, slots=True)

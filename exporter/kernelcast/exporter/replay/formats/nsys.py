@@ -4,9 +4,11 @@ Source: Nsight Systems user guide, "SQLite Schema Reference". A table is missing
 and columns differ between versions, so each query selects only columns that the table has.
 """
 
+import re
 import sqlite3
+import sys
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +17,7 @@ from urllib.parse import quote
 from kernelcast.exporter.replay import trace
 from kernelcast.exporter.replay.calls import ApiCall, Calls, LaunchCause, Range
 from kernelcast.exporter.replay.formats import content
-from kernelcast.exporter.replay.formats.unread import unread
+from kernelcast.exporter.replay.formats.unread import LaunchedWork, unread
 from kernelcast.exporter.replay.regions import plain_name
 from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, Trace, TraceBuilder, TraceOrigin
 from kernelcast.wire.errors import TraceError
@@ -30,9 +32,14 @@ GRAPH_TABLE: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 CALL_TABLES: Final = ("CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER")
 RANGE_TABLE: Final = "NVTX_EVENTS"
 _READ: Final = {KERNEL_TABLE, COPY_TABLE, MEMSET_TABLE, SYNC_TABLE, GRAPH_TABLE, RANGE_TABLE, *CALL_TABLES}
+_WORK_TABLES: Final = (KERNEL_TABLE, GRAPH_TABLE, COPY_TABLE, MEMSET_TABLE, SYNC_TABLE)
+_VERSION: Final = re.compile(r"(.+)_V([0-9]+)")
+"""A table of a later version of the schema: `NVTX_EVENTS_V2`."""
 _NO_EVENTS: Final = ("ENUM_", "TARGET_INFO_", "META_DATA_", "ANALYSIS_")
 _PUSH_POP: Final = 59
-"""`NvtxPushPopRange`, in ENUM_NSYS_EVENT_TYPE; start/end ranges (60) may cross threads, so no launch is within one."""
+"""`NvtxPushPopRange`, in ENUM_NSYS_EVENT_TYPE."""
+_START_END: Final = 60
+"""Such a range may cross threads, so no launch is within one."""
 _MARK_TABLES: Final = ("META_DATA_EXPORT", "StringIds", "TARGET_INFO_SESSION_START_TIME", KERNEL_TABLE)
 _SQLITE_MAGIC: Final = b"SQLite format 3\x00"
 
@@ -65,6 +72,8 @@ _MEMORY_KINDS: Final = {0: trace.PAGEABLE, 1: trace.PINNED}
 _HOST_SIDE: Final = {trace.H2D: "srcKind", trace.D2H: "dstKind", trace.H2H: "srcKind"}
 
 _PID_MASK: Final = 2**24 - 1
+_NO_PROCESS: Final = -1
+"""The process where an export names none."""
 
 Row = dict[str, Any]
 
@@ -121,7 +130,8 @@ def _read(path: Path, database: sqlite3.Connection) -> Trace:
     return replace(
         read,
         read_ratio=float("nan") if reader.damaged else read.read_ratio,
-        notes=(*reader.damaged, *reader.gpus.notes, *read.notes, *reader.unread()),
+        categories=reader.counts(),
+        notes=(*reader.damaged, *reader.gpus.notes, *read.notes, *reader.missing(), *reader.unread()),
     )
 
 
@@ -185,9 +195,12 @@ class _NsysReader:
     def __init__(self, database: sqlite3.Connection, tables: set[str]) -> None:
         self._database = database
         self._tables = tables
+        self._named = _newest(tables)
         self.recorder = TraceBuilder()
         self.damaged: list[str] = []
         self._waits: dict[Hashable, str] = {}
+        self._launched = LaunchedWork()
+        self._start_end_ranges = 0
         self._origin_ns = self._session_start_ns()
         self.gpus = _NsysGpus(self.rows)
         self._strings = {row.get("id"): str(row.get("value") or "") for row in self.rows("StringIds", ("id", "value"))}
@@ -222,14 +235,14 @@ class _NsysReader:
 
     def copies(self) -> None:
         """Copies, pinned or pageable by the kind of memory on the host's side."""
-        for row, span in self._spans(COPY_TABLE, ("copyKind", "bytes", "srcKind", "dstKind")):
+        for row, span in self._spans(COPY_TABLE, ("copyKind", "bytes", "srcKind", "dstKind", "correlationId")):
             kind = _COPY_KINDS.get(_whole(row.get("copyKind")), trace.UNKNOWN)
             pinned = _MEMORY_KINDS.get(_whole(row.get(_HOST_SIDE.get(kind, "")), -1), "")
             self.recorder.copy(span, kind, pinned, _whole(row.get("bytes")))
 
     def memsets(self) -> None:
         """Fills."""
-        for row, span in self._spans(MEMSET_TABLE, ("bytes",)):
+        for row, span in self._spans(MEMSET_TABLE, ("bytes", "correlationId")):
             self.recorder.memset(span, _whole(row.get("bytes")))
 
     def syncs(self) -> None:
@@ -243,8 +256,13 @@ class _NsysReader:
             self.recorder.sync(span, kind)
 
     def _calls(self) -> dict[Hashable, ApiCall]:
-        """Calls of the runtime, else the driver, by process and correlation id."""
+        """Calls of the runtime, else the driver, by process and correlation id.
+
+        Work of an export without processes is that of the only process with calls.
+        """
         calls: dict[Hashable, ApiCall] = {}
+        any_process = not any("globalPid" in self._columns(self._named.get(table, "")) for table in _WORK_TABLES)
+        processes = set()
         for table in CALL_TABLES:
             for row in self.rows(table, ("start", "globalTid", "correlationId", "nameId")):
                 start, thread = _number(row.get("start")), _number(row.get("globalTid"))
@@ -252,40 +270,66 @@ class _NsysReader:
                 if start is not None and thread is not None and correlation is not None:
                     name = self._strings.get(row.get("nameId"), "")
                     call = ApiCall(thread, self._origin_ns + start, "GraphLaunch" in name)
-                    identity = _process(thread), correlation
+                    processes.add(_process(thread))
+                    identity = _NO_PROCESS if any_process else _process(thread), correlation
                     calls.setdefault(identity, call)
+                    self._launched.add_call(name, identity)
                     for part, kind in _SYNC_CALLS.items():
                         if part in name:
                             self._waits[identity] = kind
+        if any_process and len(processes) > 1:
+            self._waits.clear()
+            return {}
         return calls
 
     def _ranges(self) -> Iterator[Range]:
         """NVTX ranges that were pushed and popped."""
         for row in self.rows(RANGE_TABLE, ("start", "end", "eventType", "text", "textId", "globalTid")):
             start, end, thread = (_number(row.get(column)) for column in ("start", "end", "globalTid"))
-            if _number(row.get("eventType")) != _PUSH_POP or start is None or end is None:
+            kind = _number(row.get("eventType"))
+            self._start_end_ranges += kind == _START_END
+            if kind != _PUSH_POP or start is None or end is None:
                 continue
             if thread is not None and 0 <= end - start <= trace.MAX_DURATION_NS and abs(start) <= 2**61:
                 name = plain_name(str(row.get("text") or self._strings.get(row.get("textId")) or ""))
                 yield Range(thread, self._origin_ns + start, self._origin_ns + end, name)
 
+    def missing(self) -> tuple[str, ...]:
+        """A sentence about launched work that the export lacks."""
+        return self._launched.lacking(is_cut=bool(self.damaged))
+
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """Tables of timed events, and how many each has, the largest first."""
+        counts = ((table, number) for table, (number, _) in self._timed_events().items() if number)
+        return tuple(sorted(counts, key=lambda count: -count[1]))
+
     def unread(self) -> tuple[str, ...]:
-        """A sentence about the tables of timed events that are not read."""
+        """Sentences about the tables of timed events that are not read, and about ranges that are not."""
+        read = {self._named[table] for table in _READ if table in self._named}
         left_out: dict[str, tuple[int, float]] = {}
         read_ns = 0.0
-        for table in sorted(self._tables):
-            if table.startswith(_NO_EVENTS) or not {"start", "end"} <= self._columns(table):
-                continue
-            try:
-                query = f'SELECT count(*), total("end" - start) FROM "{table}" WHERE "end" >= start'  # noqa: S608 - of the file
-                number, length_ns = self._database.execute(query).fetchone()
-            except sqlite3.Error:
-                continue
-            if table in _READ:
+        for table, (number, length_ns) in self._timed_events().items():
+            if table in read:
                 read_ns += length_ns
             elif number:
                 left_out[table] = (number, length_ns)
-        return unread("tables", left_out, read_ns)
+        ranges = (
+            (f"{self._start_end_ranges} NVTX ranges are not read: they were started and ended, not pushed and popped",)
+            if self._start_end_ranges
+            else ()
+        )
+        return (*unread("tables", left_out, read_ns), *ranges)
+
+    def _timed_events(self) -> dict[str, tuple[int, float]]:
+        """By table of timed events, their number and their summed time in nanoseconds."""
+        found: dict[str, tuple[int, float]] = {}
+        for table in sorted(self._tables):
+            if table.startswith(_NO_EVENTS) or not {"start", "end"} <= self._columns(table):
+                continue
+            query = f'SELECT count(*), total("end" - start) FROM "{table}" WHERE "end" >= start'  # noqa: S608 - of the file
+            with suppress(sqlite3.Error):
+                found[table] = self._database.execute(query).fetchone()
+        return found
 
     def _columns(self, table: str) -> set[str]:
         quoted = table.replace('"', '""')
@@ -296,23 +340,27 @@ class _NsysReader:
 
         Of a damaged table it yields the rows before the damage.
         """
-        if table not in self._tables:
+        if table not in self._named:
             return
-        present = self._columns(table)
+        source = self._named[table]
+        present = self._columns(source)
         wanted = [column for column in columns if column in present]
         if not wanted:
             return
         listed = ", ".join(f'"{column}"' for column in wanted)
         number = 0
         try:
-            for values in self._database.execute(f'SELECT {listed} FROM "{table}"'):  # noqa: S608 - our own constants
+            for values in self._database.execute(f'SELECT {listed} FROM "{source}"'):  # noqa: S608 - our own constants
                 number += 1
                 yield dict(zip(wanted, values, strict=True))
         except sqlite3.DatabaseError as error:
-            self.damaged.append(f"{table} is damaged after {number} rows: {error}; what follows is missing")
+            self.damaged.append(f"{source} is damaged after {number} rows: {error}; what follows is missing")
 
     def _spans(self, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Row, Span]]:
         for row in self.rows(table, ("start", "end", "deviceId", "globalPid", *columns)):
+            if table != SYNC_TABLE:
+                correlation = _correlation(row)
+                self._launched.add_work(None if correlation[1] is None else correlation)
             span = self._span(row)
             if span is None:
                 self.recorder.unusable()
@@ -357,7 +405,17 @@ def _correlation(row: Row) -> tuple[int, int | None]:
 
 def _process(number: int | None) -> int:
     """The process in a serialised global thread or process id: its low 24 bits name the thread."""
-    return -1 if number is None else number >> 24
+    return _NO_PROCESS if number is None else number >> 24
+
+
+def _newest(tables: set[str]) -> dict[str, str]:
+    """The table for each name: that of this name, else the one of the highest version."""
+    found: dict[str, tuple[int, str]] = {}
+    for table in tables:
+        match = _VERSION.fullmatch(table)
+        name, version = (match[1], int(match[2])) if match else (table, sys.maxsize)
+        found[name] = max(found.get(name, (0, "")), (version, table))
+    return {name: table for name, (_, table) in found.items()}
 
 
 def _number(value: Any) -> int | None:

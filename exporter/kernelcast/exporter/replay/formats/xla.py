@@ -11,6 +11,14 @@ from typing import Any, Final
 from kernelcast.exporter.replay.formats.chrome import Event
 from kernelcast.wire.kernels import WHOLE_GRAPHS
 
+MOST_EVENTS: Final = 1_000_000
+"""XLA leaves out the latest events beyond this number. Sources: jax-ml/jax 21295, openxla/xla 44702."""
+AT_THE_LIMIT: Final = (
+    f"XLA writes {MOST_EVENTS:,} events at most, the earliest ones; record fewer steps, or set "
+    "TF_PROFILER_TRACE_VIEWER_MAX_EVENTS"
+)
+"""How a file with so many events ends."""
+
 _DEVICE: Final = re.compile(r".*/device:GPU:(\d+)\b.*")
 _STREAM: Final = re.compile(r"Stream #(\d+)\b.*")
 _MEMCPY: Final = re.compile(r"Memcpy([HDP]2[HDP])", re.IGNORECASE)

@@ -75,6 +75,23 @@ def test_what_is_no_output_is_refused_in_one_sentence(tmp_path: Path, text: str)
         check_any(path)
 
 
+def test_partitions_with_the_identifier_of_their_whole_are_told_apart(tmp_path: Path) -> None:
+    """ROCm/legacy-rocm-build issue 4750: an MI300X in CPX mode is eight cards."""
+    path = tmp_path / "rocm.json"
+    cards = {f"card{number}": CARD | {"Unique ID": "0x5f1c"} for number in range(3)}
+    path.write_text(json.dumps(cards | {"card3": CARD | {"Unique ID": "0x5f1d"}}))
+    assert [gpu.uuid for gpu in gpus(path)] == ["AMD-0x5f1c/0", "AMD-0x5f1c/1", "AMD-0x5f1c/2", "AMD-0x5f1d"]
+
+
+def test_warnings_before_and_between_the_outputs_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "rocm.json"
+    warning = "WARNING: AMD GPU device(s) is/are in a low-power state. Check power control/runtime_status\n\n"
+    error = 'Expected integer value from monitor, but got ""\n'
+    path.write_text("".join((warning, json.dumps({"card0": CARD}), "\n", error, json.dumps({"card0": CARD}, indent=1))))
+    (gpu,) = gpus(path)
+    assert value(gpu, "GPU_TEMP") == 45
+
+
 @pytest.mark.skipif(not CAPTURES.exists(), reason=f"{CAPTURES} has the captures")
 @pytest.mark.parametrize(
     ("name", "number", "model", "celsius", "watt", "memory_bytes"),

@@ -90,10 +90,11 @@ def test_every_profiling_row_is_the_metric_that_nvml_says_it_is() -> None:
     [
         (math.nan, reading.NO_DATA),
         (math.inf, reading.NO_DATA),
+        (150.0, reading.IMPLAUSIBLE),
         ({"error": pynvml.NVML_ERROR_NOT_SUPPORTED}, reading.NOT_SUPPORTED),
         ({"error": pynvml.NVML_ERROR_NO_PERMISSION}, reading.NO_PERMISSION),
     ],
-    ids=["nan", "infinite", "not supported", "no permission"],
+    ids=["nan", "infinite", "above 100 %", "not supported", "no permission"],
 )
 def test_a_metric_without_a_value_is_absent_alone(answer: Any, reason: str) -> None:
     shown = profiled(sampler(playing(node(gpu(**{"nvmlGpmMetricsGet:10": answer})))), SECOND_NS, 2 * SECOND_NS)

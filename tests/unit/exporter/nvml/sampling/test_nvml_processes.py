@@ -135,6 +135,11 @@ def test_slots_that_the_driver_has_not_filled_are_dropped() -> None:
     assert [use.sm_percent for use in read.uses()] == [50]
 
 
+def test_what_is_no_pid_is_no_process() -> None:
+    running = [process(0, 0), process(2**32 - 1), process(7)]
+    assert [use.pid for use in reading(nvmlDeviceGetComputeRunningProcesses=running).uses()] == [7]
+
+
 def test_beyond_the_limit_the_smallest_are_summed() -> None:
     many = [process(pid, pid) for pid in range(1, MAX_PROCESSES + 4)]
     *named, rest = reading(nvmlDeviceGetComputeRunningProcesses=many).uses()
