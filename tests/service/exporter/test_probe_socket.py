@@ -2,6 +2,7 @@
 
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -24,7 +25,19 @@ from kernelcast.runtime.settings.service import load
 from kernelcast.tuning.experiment.arms import Rules
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState
-from kernelcast.wire.frames import MAX_FRAME_BYTES, DeviceClaim, Hello, Reception, decode, encode
+from kernelcast.wire.frames import (
+    MAX_FRAME_BYTES,
+    DeviceClaim,
+    Hello,
+    KernelName,
+    KernelRow,
+    KernelRows,
+    Names,
+    Reception,
+    decode,
+    encode,
+)
+from kernelcast.wire.histogram import DurationTotals
 
 
 @pytest.fixture
@@ -397,6 +410,21 @@ def answers(node: Node, hello: Hello, limit: int = 10) -> list[object]:
         while len(found) < limit and (packet := client.recv(MAX_FRAME_BYTES)):
             found.append(decode(packet))
         return found
+
+
+def test_what_a_program_sent_counts_although_it_was_killed_with_the_answer_unread(node: Node) -> None:
+    """The kernel answers the exporter's next read with an error first, and keeps what the program has sent."""
+    totals = DurationTotals()
+    totals.observe(1_000, 7)
+    with raw(node) as client:
+        client.send(next(encode(Hello("training", "n1", 1, os.getpid(), devices=(DeviceClaim("GPU-1"),)))))
+        eventually(lambda: bool(select.select([client], [], [], 0)[0]))
+        with node.server._lock:  # the exporter reads nothing more until the program has ended
+            for frame in (Names((KernelName(1, "gemm"),)), KernelRows(0, (KernelRow(1, 7, totals),))):
+                for packet in encode(frame):
+                    client.send(packet)
+            client.close()
+    eventually(lambda: node.launches() == 7)
 
 
 def test_a_program_learns_the_address_of_the_page(node: Node) -> None:
