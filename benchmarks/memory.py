@@ -27,10 +27,10 @@ from kernelcast.wire.catalogue import Kind, Metric
 METRICS, GPUS = 30, 8
 MESSAGES_AT_ONCE = 200
 PAGE_BYTES = 4096
-ROWS = [Metric(f"BENCH_{i}", Kind.GAUGE, "A metric.", f"BENCH_{i}") for i in range(METRICS)]
+BENCH_METRICS = [Metric(f"BENCH_{number}", Kind.GAUGE, "A metric.", f"BENCH_{number}") for number in range(METRICS)]
 
 
-def message(node: int, time_ns: int) -> bytes:
+def node_message(node: int, time_ns: int) -> bytes:
     """The message of one node: 240 points of 8 labels."""
     host = f"node{node:05d}"
     labels = [
@@ -46,7 +46,11 @@ def message(node: int, time_ns: int) -> bytes:
         )
         for gpu in range(GPUS)
     ]
-    samples = [Sample(row, labels[gpu], time_ns, gpu / 7 + i / 13) for i, row in enumerate(ROWS) for gpu in range(GPUS)]
+    samples = [
+        Sample(metric, labels[gpu], time_ns, gpu / 7 + number / 13)
+        for number, metric in enumerate(BENCH_METRICS)
+        for gpu in range(GPUS)
+    ]
     resource = Resource((("service.instance.id", host), ("service.name", "bench")))
     [export] = encode(resource, samples, scope="bench")
     return export.body
@@ -58,14 +62,18 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
 
 
-def store_messages(decoder: Decoder, store: SeriesStore, bodies: Sequence[bytes], turn: int) -> float:
-    """Decode and store messages with `turn` as their offset; returns processor seconds."""
+def store_messages(decoder: Decoder, store: SeriesStore, bodies: Sequence[bytes], offset: int) -> float:
+    """Decode and store messages with one offset; returns processor seconds."""
     began = time.process_time()
-    for begin in range(0, len(bodies), MESSAGES_AT_ONCE):
-        batch = bodies[begin : begin + MESSAGES_AT_ONCE]
-        n = len(batch)
-        origin = MessageColumns(np.zeros(n, np.int32), np.full(n, turn), np.full(n, 1_000 + turn), np.ones(n, np.int64))
-        store.apply(decoder.decode(batch), origin, decoder)
+    for first in range(0, len(bodies), MESSAGES_AT_ONCE):
+        batch = bodies[first : first + MESSAGES_AT_ONCE]
+        origins = MessageColumns(
+            partition=np.zeros(len(batch), np.int32),
+            offset=np.full(len(batch), offset),
+            append_ms=np.full(len(batch), 1_000 + offset),
+            key_hash=np.ones(len(batch), np.int64),
+        )
+        store.apply(decoder.decode(batch), origins, decoder)
     return time.process_time() - began
 
 
@@ -80,17 +88,17 @@ def main() -> None:
     nodes = -(-options.series // (METRICS * GPUS))
     decoder, store = Decoder(), SeriesStore(SeriesLimits(10_000_000, 10_000_000, 10_000_000))
     store.expose(0, exposed=True)
-    bodies = [message(node, 10**9) for node in range(nodes)]
-    before = resident_bytes()
+    bodies = [node_message(node, 10**9) for node in range(nodes)]
+    resident_before = resident_bytes()
     arrival_seconds = store_messages(decoder, store, bodies, 0)
-    held = resident_bytes() - before
+    series_bytes = resident_bytes() - resident_before
     known_seconds = store_messages(decoder, store, bodies, 1)
     lengths = store.snapshot().layout.label_length
     series = len(lengths)
     figures: dict[str, float] = {
         "series": series,
         "labels_bytes": float(lengths.mean()),
-        "bytes_per_series": held / series,
+        "bytes_per_series": series_bytes / series,
         "arrival_microseconds_per_series": arrival_seconds / series * 1e6,
         "known_microseconds_per_point": known_seconds / series * 1e6,
     }

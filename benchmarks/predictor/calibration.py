@@ -52,62 +52,63 @@ def run(options: Options) -> dict[str, Any]:
 def table(result: dict[str, Any]) -> str:
     """Text for people."""
     lines = ["simulated; calibrated from simulation (other seeds)"]
-    for population, ways in result["populations"].items():
-        for way, one in ways.items():
-            judged = f"{one['judged_bins']} bins have 50 series"
-            holds = f"{judged}, {'all hold' if one['holds'] else 'NOT all hold'}"
-            counts = f"{one['claims']} claims, {one['came']} came"
-            score = f"Brier {one['brier']}, skill {one['skill']}"
-            lines += ["", f"{population}, {way}: {counts}, {score}; {holds}"]
-            lines += [_bin_line(row) for row in one["bins"] if row["claims"]]
-            lines += [_horizon_line(float(name), row) for name, row in one["horizons"].items()]
-            for share, skills in one["at_prevalence"].items():
-                lines += [_rare_line(float(share), float(name), row) for name, row in skills.items()]
+    for population, moments in result["populations"].items():
+        for moment, figures in moments.items():
+            judged = f"{figures['judged_bins']} bins have 50 series"
+            holds = f"{judged}, {'all hold' if figures['holds'] else 'NOT all hold'}"
+            counts = f"{figures['claims']} claims, {figures['came']} came"
+            score = f"Brier {figures['brier']}, skill {figures['skill']}"
+            lines += ["", f"{population}, {moment}: {counts}, {score}; {holds}"]
+            lines += [_bin_line(bin_) for bin_ in figures["bins"] if bin_["claims"]]
+            lines += [_horizon_line(float(seconds), scores) for seconds, scores in figures["horizons"].items()]
+            for share, skills in figures["at_prevalence"].items():
+                lines += [_rare_line(float(share), float(seconds), skill) for seconds, skill in skills.items()]
         lines += ["", f"{population}, all series", *interval_coverage.lines(result["intervals"][population])]
     return "\n".join(lines)
 
 
-def _bin_line(row: dict[str, Any]) -> str:
-    verdict = "" if row["holds"] is None else ", holds" if row["holds"] else ", DOES NOT HOLD"
-    figures = f"{row['series']:5} series, said {row['said']}, came {row['came']} {row['interval']}"
-    return f"  {row['from']:.2f} to {row['to']:.2f}: {figures}{verdict}"
+def _bin_line(bin_: dict[str, Any]) -> str:
+    verdict = "" if bin_["holds"] is None else ", holds" if bin_["holds"] else ", DOES NOT HOLD"
+    figures = f"{bin_['series']:5} series, said {bin_['said']}, came {bin_['came']} {bin_['interval']}"
+    return f"  {bin_['from']:.2f} to {bin_['to']:.2f}: {figures}{verdict}"
 
 
-def _horizon_line(seconds: float, row: dict[str, Any]) -> str:
-    counts = f"{row['claims']} claims, {row['came']} came"
-    return f"  {seconds / 3600:.2g} h: {counts}, Brier {row['brier']}, skill {row['skill']}"
+def _horizon_line(seconds: float, scores: dict[str, Any]) -> str:
+    counts = f"{scores['claims']} claims, {scores['came']} came"
+    return f"  {seconds / 3600:.2g} h: {counts}, Brier {scores['brier']}, skill {scores['skill']}"
 
 
-def _rare_line(share: float, seconds: float, row: dict[str, Any]) -> str:
-    counts = f"{row['faults']} faults, {row['healthy']} healthy"
-    return f"  {share:.1%} faulty by weight, {seconds / 3600:.2g} h: {counts}, skill {row['skill']} {row['interval']}"
+def _rare_line(share: float, seconds: float, score: dict[str, Any]) -> str:
+    counts = f"{score['faults']} faults, {score['healthy']} healthy"
+    skill = f"skill {score['skill']} {score['interval']}"
+    return f"  {share:.1%} faulty by weight, {seconds / 3600:.2g} h: {counts}, {skill}"
 
 
 def _population(seed: int, seeds: Sequence[Scenarios]) -> dict[str, Any]:
-    parts: dict[str, list[Claims]] = {ANY_MOMENT: [], UNDER_WAY: []}
+    by_moment: dict[str, list[Claims]] = {ANY_MOMENT: [], UNDER_WAY: []}
     for number, scenarios in enumerate(seeds):
-        found = passage_run.run(scenarios)
+        issued = passage_run.run(scenarios)
         rng = np.random.default_rng([seed, number])
-        for way, claims in parts.items():
+        for moment, claims in by_moment.items():
             drawn = draw_claims(
-                scenarios, found.probability, found.issued, HORIZONS_SECONDS, rng, under_way=way == UNDER_WAY
+                scenarios, issued.probability, issued.issued, HORIZONS_SECONDS, rng, under_way=moment == UNDER_WAY
             )
-            claims.append(_foreseeable(scenarios, drawn, way, number))
-    return {way: _score(claims, seed) for way, claims in parts.items()}
+            claims.append(_foreseeable(scenarios, drawn, moment, number))
+    return {moment: _score(claims, seed) for moment, claims in by_moment.items()}
 
 
-def _foreseeable(scenarios: Scenarios, claims: Claims, way: str, number: int) -> Claims:
+def _foreseeable(scenarios: Scenarios, claims: Claims, moment: str, number: int) -> Claims:
     """Leave out contention, and a day ahead at any moment; number the series of each seed apart."""
     kept = scenarios.classes[claims.series] != CONTENTION
-    if way == ANY_MOMENT:
+    if moment == ANY_MOMENT:
         kept &= claims.horizon_seconds <= _LONGEST_AT_ANY_MOMENT_SECONDS
     chosen = claims.select(kept)
     return replace(chosen, series=chosen.series + number * len(scenarios))
 
 
 def _score(parts: list[Claims], seed: int) -> dict[str, Any]:
-    together = Claims(*(np.concatenate([getattr(one, name) for one in parts]) for name in Claims.__slots__))
-    figures = reliability(together, np.random.default_rng(seed))
-    judged = [row["holds"] for row in figures["bins"] if row["judged"]]
-    rare = {f"{share:g}": skill_at_prevalence(together, share, np.random.default_rng(seed)) for share in RARE_SHARES}
+    claims = Claims(*(np.concatenate([getattr(part, column) for part in parts]) for column in Claims.__slots__))
+    figures = reliability(claims, np.random.default_rng(seed))
+    judged = [bin_["holds"] for bin_ in figures["bins"] if bin_["judged"]]
+    rare = {f"{share:g}": skill_at_prevalence(claims, share, np.random.default_rng(seed)) for share in RARE_SHARES}
     return {**figures, "holds": all(judged), "judged_bins": len(judged), "at_prevalence": rare}

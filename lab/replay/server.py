@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
+from kernelcast.runtime.threads import Worker
 from kernelcast.wire.errors import ConfigurationError
 from lab.replay.lines import JsonLines
 from lab.replay.oracle import Log, Session
@@ -69,7 +70,7 @@ def serve(
                     log({"refused": f"more than {MAX_CONNECTIONS} connections at once"})
                     continue
                 connection.settimeout(None)
-                threading.Thread(target=_serve_connection, args=(connection, session(log), slots), daemon=True).start()
+                Worker("session", _serve_connection, connection, session(log), slots).start()
         finally:
             path.unlink(missing_ok=True)
 

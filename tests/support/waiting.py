@@ -41,7 +41,7 @@ class Stopwatch:
     that computes for too long without letting the thread wake up: its own processor time is the least that counts.
 
     Attributes:
-        seconds: The time, once the block has ended.
+        seconds: The time so far; final once the block has ended.
     """
 
     def __init__(self) -> None:

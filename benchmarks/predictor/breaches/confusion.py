@@ -10,7 +10,7 @@ from benchmarks.predictor.simulation.generate import METRICS
 from benchmarks.predictor.simulation.scenario import NEVER, Scenarios
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.causes.breaches import causes_of_breaches
+from kernelcast.predictor.backtest.causes import causes_of_breaches
 from kernelcast.predictor.causes.observed import Around, Observed
 from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
 

@@ -9,7 +9,7 @@ from benchmarks.predictor.simulation.scenario import Scenarios
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage import run as passage
-from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.calibration import Calibration, shipped
 from kernelcast.predictor.passage.run import DetectorOptions, limit_passed, replaced_within, trailing_mean
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, Traits, build

@@ -114,7 +114,7 @@ class Predictor:
         for _ in range(blocks):
             self._write()
             self._block += 1
-            self.found.append(self.engine.run_cycle().findings)
+            self.found.append(self.engine.run_cycle().candidates)
         return self.found[before:]
 
     def _write(self) -> None:

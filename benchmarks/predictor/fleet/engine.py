@@ -14,10 +14,10 @@ from kernelcast.predictor.alarms.grouping import DevicePrograms
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes.features import features
-from kernelcast.predictor.causes.find import Found, find
+from kernelcast.predictor.causes.find import RowCauses, find
 from kernelcast.predictor.causes.observed import Around, Observed
-from kernelcast.predictor.cycle.causes.device_faults import observed_finding
-from kernelcast.predictor.cycle.causes.stragglers import straggler
+from kernelcast.predictor.cycle.candidate_findings import observed_candidate
+from kernelcast.predictor.cycle.faults.stragglers import straggler
 from kernelcast.predictor.peers.detector import PeerDetector
 from kernelcast.predictor.peers.groups import PeerGroups
 from kernelcast.predictor.peers.panel import PeerStep
@@ -83,8 +83,8 @@ class FleetEngine:
         self.unlimited_changes: list[Change] = []
         self.passed: dict[int, int] = {}
         self._labels = [_device_labels(recording, gpu) for gpu in range(recording.size.gpus)]
-        self._found: list[Found] = [Found()] * recording.size.gpus
-        self._kernel_found: list[Found] = self._found
+        self._found: list[RowCauses] = [RowCauses()] * recording.size.gpus
+        self._kernel_found: list[RowCauses] = self._found
         self._alerts = np.zeros(len(JUDGED) * recording.size.gpus, dtype=np.bool_)
         self._detectors: dict[int, PeerDetector] = {}
 
@@ -131,7 +131,7 @@ class FleetEngine:
             meaning = MEANINGS[metric.prometheus_name]
             seen = (self._kernel_found if metric is kernel.DURATION else self._found)[gpu]
             if metric is kernel.DURATION and seen.reason is Excuse.SOFTWARE_POWER_CAP:
-                continue  # as `cycle.causes.explanations`: the clock is low on purpose, the kernel itself is not slow
+                continue  # as `cycle.explanations`: the clock is low on purpose, the kernel itself is not slow
             cause = seen.first_of(frozenset({meaning.cause}) | meaning.other_causes)
             yield Finding(
                 finding_id="",
@@ -153,10 +153,10 @@ class FleetEngine:
         for gpu, (found, in_program) in enumerate(zip(self._found, self._kernel_found, strict=True)):
             for one in found.causes:
                 if one.cause not in PREDICTED:
-                    yield observed_finding(one, self._labels[gpu], START_NS + end * STEP_NS)
+                    yield observed_candidate(one, self._labels[gpu], START_NS + end * STEP_NS)
             deploy = in_program.first_of(frozenset({Cause.DEPLOY}))
             if deploy is not None:
-                yield observed_finding(deploy, self._labels_of(True, gpu, end - 1), START_NS + end * STEP_NS)
+                yield observed_candidate(deploy, self._labels_of(True, gpu, end - 1), START_NS + end * STEP_NS)
 
     def _stragglers(self, end: int) -> Iterator[Finding]:
         """Workers that are slow against the peers of their job, each interval being one step."""
@@ -172,14 +172,14 @@ class FleetEngine:
             detector.observe(PeerStep(end - job.begin, durations[job.gpus][:, None]))
             for worker in detector.findings:
                 gpu = int(job.gpus[worker.worker])
-                # A worker is a series of its own beside those of its kernels, as in `cycle.causes.stragglers`.
+                # A worker is a series of its own beside those of its kernels, as in `cycle.faults.stragglers`.
                 labels = tuple(pair for pair in self._labels_of(True, gpu, end - 1) if pair[0] != "kernel")
                 begin_ns, end_ns = START_NS + (end - 1) * STEP_NS, START_NS + end * STEP_NS
                 # Its own features may show why it is slow; the comparison with peers among them adds nothing.
                 own = self._kernel_found[gpu].first_of(SPEED)
                 explained = own is not None and own.severity is Severity.PAGE
                 found = own if own and explained else straggler(worker, labels, begin_ns, end_ns)
-                yield observed_finding(found, labels, end_ns, kernel.DURATION.prometheus_name)
+                yield observed_candidate(found, labels, end_ns, kernel.DURATION.prometheus_name)
 
     def _look_for_causes(self, end: int) -> None:
         """Look for causes in all GPUs, and in the kernels on them."""

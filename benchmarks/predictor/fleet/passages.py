@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.predictor.fleet.recording import Recording
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.node import node_medians
 from kernelcast.predictor.passage.run import BlockResult, DetectorOptions, run

@@ -19,7 +19,7 @@ from benchmarks.predictor.worlds.series import World, WorldSeries
 from kernelcast.predictor.alarms.alarms import Alarms
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.node import node_medians
 from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions

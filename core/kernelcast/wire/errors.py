@@ -19,9 +19,8 @@
     ├── RequestError            an HTTP request that asks for what cannot be: answered with 400
     ├── PageError               an address does not answer, or not with a page that can be shown
     ├── PrometheusError         Prometheus is unreachable, or refused a query
-    ├── TunableError            a tunable registered wrongly, in the program's own process
-    │   └── SpaceError          a search space, or a configuration of one, that cannot be used
-    └── WindowError             too few or unusable observations for a model
+    └── TunableError            a tunable registered wrongly, in the program's own process
+        └── SpaceError          a search space, or a configuration of one, that cannot be used
 """
 
 
@@ -125,7 +124,3 @@ class TunableError(KernelcastError):
 
 class SpaceError(TunableError):
     """A search space whose parameters, valid configurations or start cannot be used, or a configuration outside it."""
-
-
-class WindowError(KernelcastError):
-    """Too few observations, or unusable ones, for the model asked for."""

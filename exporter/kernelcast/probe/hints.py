@@ -27,7 +27,7 @@ from kernelcast.probe.tuned.steps import Driver, FirstStep
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState, hint_from, withdrawn_key
-from kernelcast.wire.repeats import RecentIds
+from kernelcast.wire.recent_ids import RecentIds
 from kernelcast.wire.tuning.approvals import APPROVAL_TYPE, approval_from
 from kernelcast.wire.tuning.experience import EXPERIENCE_TYPE, Experience, experience_from
 from kernelcast.wire.tuning.pauses import LATER

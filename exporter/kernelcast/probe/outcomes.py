@@ -73,11 +73,10 @@ class TrialResult:
 
 
 class OutcomeQueue:
-    """A bounded queue of outcome events; if full, the oldest is dropped, and counted unless it may count as delivered.
+    """A bounded queue of outcome events; if full, the oldest is dropped and counted.
 
     The program's threads add; the probe's thread sends, reconnects and receives confirmations; a lock orders them.
     Each event has an id, drawn once. A sent event is kept until it is confirmed, and sent again after a reconnect.
-    An exporter that has never confirmed anything cannot confirm: for it, sent means delivered.
 
     Args:
         program: Name of the program.
@@ -94,8 +93,6 @@ class OutcomeQueue:
         self._lock = threading.RLock()  # a signal handler may stop the probe while its thread adds an outcome
         self._waiting: deque[dict[str, Any]] = deque()
         self._sent: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._confirms = False
-        self._in_doubt = False
         self._history: deque[Outcome] = deque(maxlen=MAX_HISTORY)
         self._results: dict[str, TrialResult] = {}
         self.dropped = 0
@@ -152,23 +149,16 @@ class OutcomeQueue:
                 self._sent[event["id"]] = self._waiting.popleft()
 
     def confirmed(self, event_ids: Iterable[str]) -> None:
-        """Forget events that need not be sent again; any call, even without ids, shows that the exporter confirms."""
+        """Forget events that need not be sent again."""
         with self._lock:
-            self._confirms = True
             for event_id in event_ids:
                 self._sent.pop(event_id, None)
 
     def reconnected(self) -> None:
-        """Queue the unconfirmed events again, before the younger ones; an exporter that cannot confirm has them."""
+        """Queue the unconfirmed events again, before the younger ones."""
         with self._lock:
-            if self._confirms:
-                self._waiting.extendleft(reversed(self._sent.values()))
+            self._waiting.extendleft(reversed(self._sent.values()))
             self._sent.clear()
-
-    @property
-    def confirms(self) -> bool:
-        """Whether `confirmed` was called."""
-        return self._confirms
 
     def restore(self, events: Iterable[dict[str, Any]]) -> None:
         """Queue the events that an earlier run of the program left, before its own."""
@@ -178,26 +168,20 @@ class OutcomeQueue:
     def left(self) -> list[dict[str, Any]]:
         """Return the events to save for the program's next run, oldest first: all that may not have been delivered."""
         with self._lock:
-            return [*(self._sent.values() if self._confirms or self._in_doubt else ()), *self._waiting]
-
-    def doubt(self) -> None:
-        """Note that events are sent to an exporter of which it is not known whether it confirms them."""
-        self._in_doubt = True
+            return [*self._sent.values(), *self._waiting]
 
     @property
     def unconfirmed(self) -> int:
-        """Number of sent events whose confirmation is still to come; 0 if the exporter confirms none."""
+        """Number of sent events whose confirmation is still to come."""
         with self._lock:
-            return len(self._sent) if self._confirms else 0
+            return len(self._sent)
 
     def _drop_oldest(self) -> None:
-        if not self._sent:
+        if self._sent:
+            self._sent.popitem(last=False)
+        else:
             self._waiting.popleft()
-            self.dropped += 1
-            return
-        self._sent.popitem(last=False)
-        if self._confirms:
-            self.dropped += 1
+        self.dropped += 1
 
 
 def _shortened(reason: str) -> str:

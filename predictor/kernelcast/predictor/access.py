@@ -46,13 +46,13 @@ class HttpAccess:
         Raises:
             ConfigurationError: A file cannot be read.
         """
-        found = {TENANT_HEADER: self.tenant} if self.tenant else {}
+        headers = {TENANT_HEADER: self.tenant} if self.tenant else {}
         if self.bearer_token_file is not None:
-            found["Authorization"] = f"Bearer {_content(self.bearer_token_file, 'bearer_token_file')}"
+            headers["Authorization"] = f"Bearer {_content(self.bearer_token_file, 'bearer_token_file')}"
         elif self.user:
             password = "" if self.password_file is None else _content(self.password_file, "password_file")
-            found["Authorization"] = basic(self.user, password)
-        return found
+            headers["Authorization"] = basic(self.user, password)
+        return headers
 
     def context(self) -> ssl.SSLContext | None:
         """The TLS of a request; None for the system's certificates.

@@ -1,8 +1,8 @@
 """The predictor's core, with and without Kafka: stores messages in windows, runs cycles and makes snapshots.
 
-Two threads call it: `service` reads Kafka (`take`, `expire`, `leave`), `cycling` runs cycles (`run_cycle`, `propose`);
-both save partitions. Threads of the web server call `explain`. A lock guards windows, tunables and hints; another one,
-which is taken first, the results of a cycle.
+Two threads call it: `service` reads Kafka (`take`, `expire`, `leave`), `cycle_loop` runs cycles (`run_cycle`,
+`propose`); both save partitions. Threads of the web server call `explain`. A lock guards windows, tunables and hints;
+another one, which is taken first, the results of a cycle.
 """
 
 import threading
@@ -179,8 +179,8 @@ class Engine:
     def withdraw(self, issued: Iterable[Issued]) -> None:
         """Forget proposed hints that could not be written, so that none is shown as open."""
         with self._lock:
-            for one in issued:
-                self.hints.withdraw(one.hint)
+            for issued_hint in issued:
+                self.hints.withdraw(issued_hint.hint)
 
     def changed_experiences(self) -> list[Experience]:
         """Results of searches that have changed since the last call."""
@@ -194,9 +194,9 @@ class Engine:
 
     def signals(self) -> dict[ProgramOnDevice, dict[Signal, float]]:
         """Compute the signals of every program on every GPU; hints follow the rules that hold from now on."""
-        found = read_signals(self.windows, self._lock)
-        self._diagnoses = diagnose(found)
-        return found
+        signals = read_signals(self.windows, self._lock)
+        self._diagnoses = diagnose(signals)
+        return signals
 
     def expire(self) -> int:
         """Set series aside that are silent: their past counts when they return; returns how many."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from kernelcast.predictor.cycle.cycle import Cycle
-from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.cycle.detector_state import DetectorState
 from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.passage.first_passage import QUANTILES
 from kernelcast.predictor.passage.run import MIN_BLOCKS
@@ -40,21 +40,21 @@ def parse(selector: str) -> tuple[str, dict[str, str]]:
     Raises:
         ConfigurationError: It has another form.
     """
-    found = _SELECTOR.fullmatch(selector)
+    match = _SELECTOR.fullmatch(selector)
     labels: dict[str, str] = {}
-    rest = found.group(2) or "" if found is not None else ""
-    while found is not None and rest.strip():
-        one = _LABEL.match(rest)
-        if one is None:
-            found = None
+    rest = match.group(2) or "" if match is not None else ""
+    while match is not None and rest.strip():
+        label = _LABEL.match(rest)
+        if label is None:
+            match = None
             break
-        labels[one.group(1)] = re.sub(r"\\(.)", _unescaped, one.group(2), flags=re.DOTALL)
-        rest = rest[one.end() :]
-    if found is None:
+        labels[label.group(1)] = re.sub(r"\\(.)", _unescaped, label.group(2), flags=re.DOTALL)
+        rest = rest[label.end() :]
+    if match is None:
         raise ConfigurationError(
             f'{selector!r} is no series; write METRIC or METRIC{{label="value"}}, as Prometheus shows it'
         )
-    return found.group(1), labels
+    return match.group(1), labels
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -83,31 +83,31 @@ def _matching(windows: Windows, metric: str, labels: dict[str, str]) -> Iterator
 
 
 def _explained(cycle: Cycle, windows: Windows, subject: Subject, row: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"metric": subject.without_variant.metric, "labels": dict(subject.labels)}
+    explanation: dict[str, Any] = {"metric": subject.without_variant.metric, "labels": dict(subject.labels)}
     if windows.newest[row] == EMPTY:
-        return found | {"decided": "no value yet"}
+        return explanation | {"decided": "no value yet"}
     newest_ns = (int(windows.newest[row]) + 1) * windows.interval_ns
-    found["newest_seconds"] = newest_ns / NANOSECONDS_PER_SECOND
-    found["value"] = _number(float(windows.latest(np.array([row]))[0]))
-    if not bool(cycle.detection.memory.holds(np.array([row]), windows.generation[[row]])[0]):
-        return found | {"decided": "not looked at yet; the next cycle does"}
+    explanation["newest_seconds"] = newest_ns / NANOSECONDS_PER_SECOND
+    explanation["value"] = _number(float(windows.latest(np.array([row]))[0]))
+    if not bool(cycle.detection.state.holds(np.array([row]), windows.generation[[row]])[0]):
+        return explanation | {"decided": "not looked at yet; the next cycle does"}
     fleet = {"fleet": cycle.fleet.explain(row)} if subject.is_kernel_time else {}
-    return found | _knows(cycle, row) | _expects(cycle, row) | fleet | _decided(cycle, row)
+    return explanation | _knows(cycle, row) | _expects(cycle, row) | fleet | _decided(cycle, row)
 
 
 def _knows(cycle: Cycle, row: int) -> dict[str, Any]:
-    memory, attributes = cycle.detection.memory, cycle.attributes
+    state, attributes = cycle.detection.state, cycle.attributes
     meaning = attributes.meanings[attributes.meaning[row]]
     return {
         "cause_of_a_breach": str(meaning.cause),
-        "history_blocks": int(memory.reach[row]),
+        "history_blocks": int(state.reach[row]),
         "block_seconds": cycle.block_seconds,
         "season": str(rhythm(cycle.histories.hours(np.array([row])), cycle.detection.day_hours)[0]),
-        "baseline": _number(memory.baseline[row]),
-        "limit": _number(memory.limit[row]),
+        "baseline": _number(state.baseline[row]),
+        "limit": _number(state.limit[row]),
         "limit_from": _source(cycle, row),
-        "first_minutes_of_the_process": bool(memory.opening[row]),
-        "value_over_a_block": _number(memory.value[row]),
+        "first_minutes_of_the_process": bool(state.opening[row]),
+        "value_over_a_block": _number(state.value[row]),
     }
 
 
@@ -138,23 +138,23 @@ def _expects(cycle: Cycle, row: int) -> dict[str, Any]:
 
 
 def _decided(cycle: Cycle, row: int) -> dict[str, Any]:
-    memory = cycle.detection.memory
-    firing = (memory.has_passed(row) or bool(memory.firing[row])) and cycle.abstention_of(row) is None
+    state = cycle.detection.state
+    firing = (state.has_passed(row) or bool(state.firing[row])) and cycle.abstention_of(row) is None
     firing &= not cycle.excused(row)
     return {
         "alert": firing,
-        "alert_since_seconds": int(memory.since_ns[row]) / NANOSECONDS_PER_SECOND if firing else None,
+        "alert_since_seconds": int(state.since_ns[row]) / NANOSECONDS_PER_SECOND if firing else None,
         "evaluations_with_a_high_probability": {
-            "within_an_hour": int(memory.near[row]),
-            "at_all": int(memory.far[row]),
+            "within_an_hour": int(state.near[row]),
+            "at_all": int(state.far[row]),
         },
-        "evaluations_with_a_low_probability": int(memory.low[row]),
+        "evaluations_with_a_low_probability": int(state.low[row]),
         "decided": _reason(cycle, row),
     }
 
 
 def _reason(cycle: Cycle, row: int) -> str:
-    memory = cycle.detection.memory
+    state = cycle.detection.state
     if cycle.excused(row):
         return f"abstains ({Abstention.CALENDAR}): predictor.calendar has a period for this series now"
     if not cycle.attributes.judged[row]:
@@ -162,21 +162,21 @@ def _reason(cycle: Cycle, row: int) -> str:
     abstention = cycle.abstention_of(row)
     if abstention is not None:
         return f"abstains ({abstention}): {_REASONS[abstention]}"
-    if memory.has_passed(row):
+    if state.has_passed(row):
         return "the limit is passed"
-    return _reason_before_the_limit(memory, row)
+    return _reason_before_the_limit(state, row)
 
 
-def _reason_before_the_limit(memory: DetectorMemory, row: int) -> str:
-    if memory.wide[row]:
+def _reason_before_the_limit(state: DetectorState, row: int) -> str:
+    if state.wide[row]:
         return f"abstains ({Abstention.WIDE_BASELINE}): its durations vary too much for a usual value"
-    if math.isnan(memory.limit[row]):
+    if math.isnan(state.limit[row]):
         return "abstains: the limit is not known yet"
-    if memory.known_blocks[row] < MIN_BLOCKS:
+    if state.known_blocks[row] < MIN_BLOCKS:
         return (
-            f"abstains ({Abstention.UNUSABLE_WINDOW}): {int(memory.known_blocks[row])} blocks, {MIN_BLOCKS} are needed"
+            f"abstains ({Abstention.UNUSABLE_WINDOW}): {int(state.known_blocks[row])} blocks, {MIN_BLOCKS} are needed"
         )
-    return "a breach is probable" if memory.firing[row] else "no breach is probable"
+    return "a breach is probable" if state.firing[row] else "no breach is probable"
 
 
 def _number(value: float) -> float | None:

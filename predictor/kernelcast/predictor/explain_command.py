@@ -47,9 +47,9 @@ def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
     except (OSError, http.client.HTTPException) as error:
         raise KernelcastError(f"{url} does not answer: {error}; is the predictor running there?") from error
     try:
-        found = json.loads(text)["series"]
+        explained = json.loads(text)["series"]
     except (ValueError, KeyError, TypeError):
         raise KernelcastError(f"{url} is no predictor: it answered {text[:80]!r}; check --url") from None
-    if not found:
+    if not explained:
         raise KernelcastError(f"the predictor at {url} has no series {series}; it may read other partitions")
-    typer.echo(json.dumps(found, indent=2))
+    typer.echo(json.dumps(explained, indent=2))

@@ -54,7 +54,7 @@ class KafkaOutputs:
     def restorers(self) -> Sequence[Callable[[], bool]]:
         """Restore scores, then findings."""
         return (
-            partial(_restored, "scores", self.logs.scores, self.engine.cycle.outcomes.scoring.load),
+            partial(_restored, "scores", self.logs.scores, self.engine.cycle.row_scores.scoring.load),
             partial(_restored, "findings", self.logs.alarms, self.logs.findings.restore),
         )
 
@@ -69,12 +69,12 @@ class KafkaOutputs:
             self.partitions.save(partition)
         if not restored:
             return
-        self.logs.scores.write(self.engine.cycle.outcomes.scoring.dump())
+        self.logs.scores.write(self.engine.cycle.row_scores.scoring.dump())
         self.logs.alarms.write(self.logs.findings.save())
 
     def _send_findings(self, report: CycleReport) -> None:
         changed = self.logs.findings.cycle(
-            report.findings,
+            report.candidates,
             watched=report.watched,
             time_ns=report.time_ns,
             deploys_over=report.deploys_over,
@@ -83,13 +83,19 @@ class KafkaOutputs:
         if changed:
             # A finding that a crash would forget would stay open on its topic, and begin again beside it.
             self.logs.alarms.write(self.logs.findings.save())
-        for finding in report.findings:
-            _log.debug("finding", metric=finding.metric, cause=finding.cause, state=finding.state, value=finding.value)
+        for candidate in report.candidates:
+            _log.debug(
+                "candidate finding",
+                metric=candidate.metric,
+                cause=candidate.cause,
+                state=candidate.state,
+                value=candidate.value,
+            )
 
     def _send_predictions(self, report: CycleReport) -> None:
         cycle = self.engine.cycle
         self.publisher.policy(self.engine.policy)
-        self.publisher.forecasts(report, cycle.scores.coverage(), scores(cycle.outcomes.scoring))
+        self.publisher.forecasts(report, cycle.coverage.by_metric(), scores(cycle.row_scores.scoring))
         if time.monotonic() >= self._diagnosis_due:
             self._diagnosis_due = time.monotonic() + DIAGNOSE_EVERY_SECONDS
             self.publisher.diagnoses(self.engine.signals())
@@ -99,10 +105,15 @@ class KafkaOutputs:
             return
         issued = self.engine.propose()
         written = self.publisher.hints(issued, self.engine.hints)
-        self.engine.withdraw(one for one in issued if one not in written)
-        for one in written:
-            self.measures.hints.labels(one.rule).inc()
-            _log.info("hint issued", program=one.hint.program, tunable=one.hint.tunable, value=one.hint.value)
+        self.engine.withdraw(issued_hint for issued_hint in issued if issued_hint not in written)
+        for issued_hint in written:
+            self.measures.hints.labels(issued_hint.rule).inc()
+            _log.info(
+                "hint issued",
+                program=issued_hint.hint.program,
+                tunable=issued_hint.hint.tunable,
+                value=issued_hint.hint.value,
+            )
         self.publisher.open_hints(self.engine.open_hints())
         self.publisher.experiences(self.engine.changed_experiences())
 

@@ -43,12 +43,12 @@ class LocalTime:
         """
         if self.zone is UTC and not self.holidays:
             return hours
-        found = np.full(hours.shape, np.nan)
+        usual = np.full(hours.shape, np.nan)
         for number in np.unique(last).tolist():
             mine = np.flatnonzero(last == number)
             from_columns, to_columns = _moves(self.zone, self.holidays, number, hours.shape[1])
-            found[np.ix_(mine, to_columns)] = hours[np.ix_(mine, from_columns)]
-        return found
+            usual[np.ix_(mine, to_columns)] = hours[np.ix_(mine, from_columns)]
+        return usual
 
 
 @lru_cache(maxsize=64)

@@ -1,6 +1,6 @@
 """The predictor's own metrics, made from their rows in the catalogue; every known label set starts at 0.
 
-`cycling` counts cycles and copies the engine's totals; with Kafka, `service` counts messages and points besides.
+`cycle_loop` counts cycles and copies the engine's totals; with Kafka, `service` counts messages and points besides.
 """
 
 from prometheus_client import CollectorRegistry, Counter
@@ -60,7 +60,7 @@ class Measures:
         self.series.set(len(engine.windows))
         self._refused.follow(engine.windows.refused)
         self._ignored.follow(engine.ignored)
-        self._unscored.follow(engine.cycle.outcomes.scoring.unscored)
+        self._unscored.follow(engine.cycle.row_scores.scoring.unscored)
         if engine.cycle.deep is not None:
             self.deep.update(engine.cycle.deep)
 

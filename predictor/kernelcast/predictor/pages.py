@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from kernelcast.predictor.cycling import CycleLoop
+from kernelcast.predictor.cycle_loop import CycleLoop
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.explain_command import PATH as EXPLAIN_PATH
 from kernelcast.predictor.settings import PredictorSettings
@@ -69,11 +69,11 @@ class Pages:
     async def _explain(self, request: Request) -> Response:
         """Knowledge, expectation and decision about one series, with the reasons."""
         try:
-            found: list[dict[str, Any]] = await run_in_threadpool(
+            explained: list[dict[str, Any]] = await run_in_threadpool(
                 self._engine.explain, request.query_params.get("series", "")
             )
         except ConfigurationError as error:
             return JSONResponse({"error": str(error)}, status_code=400)
         except KernelcastError as error:
             return JSONResponse({"error": str(error)}, status_code=503)
-        return JSONResponse({"series": found})
+        return JSONResponse({"series": explained})

@@ -169,8 +169,8 @@ class PrometheusClient:
                     "step": f"{page.step_seconds:.3f}",
                 },
             )
-            found = _member(data, "result", list, self.address)
-            yield [self._readable(_series, one) for one in found]
+            result = _member(data, "result", list, self.address)
+            yield [self._readable(_series, series) for series in result]
 
     def query_range(self, query: str, time: TimeRange) -> list[RangeSeries]:
         """All series of a range, sorted by their labels; an empty list where nothing has a value.
@@ -181,15 +181,15 @@ class PrometheusClient:
         """
         parts: dict[Labels, list[RangeSeries]] = {}
         for page in self.pages(query, time):
-            for one in page:
-                parts.setdefault(one.labels, []).append(one)
+            for series in page:
+                parts.setdefault(series.labels, []).append(series)
         return [
             RangeSeries(
                 labels,
-                np.concatenate([part.seconds for part in found]),
-                np.concatenate([part.values for part in found]),
+                np.concatenate([part.seconds for part in pages]),
+                np.concatenate([part.values for part in pages]),
             )
-            for labels, found in sorted(parts.items())
+            for labels, pages in sorted(parts.items())
         ]
 
     def query(self, query: str, *, at_seconds: float) -> list[RangeSeries]:
@@ -201,8 +201,8 @@ class PrometheusClient:
         """
         refuse_future(query)
         data = self._ask("query", {"query": query, "time": f"{at_seconds:.3f}"})
-        found = _member(data, "result", list, self.address)
-        return [self._readable(_instant, one) for one in found]
+        series = _member(data, "result", list, self.address)
+        return [self._readable(_instant, sample) for sample in series]
 
     def series(self, matchers: Sequence[str], *, start_seconds: float, end_seconds: float) -> list[Labels]:
         """Label sets of the series that had samples in a range.
@@ -216,14 +216,14 @@ class PrometheusClient:
             PrometheusError: Prometheus is unreachable or refused the query.
         """
         fields = {"match[]": list(matchers), "start": f"{start_seconds:.3f}", "end": f"{end_seconds:.3f}"}
-        found = self._ask("series", fields)
-        if not isinstance(found, list):
+        label_sets = self._ask("series", fields)
+        if not isinstance(label_sets, list):
             raise PrometheusError(f"{self.address} answered without a list of series; is it the API of a Prometheus?")
-        return sorted(self._readable(_labels, one) for one in found)
+        return sorted(self._readable(_labels, labels) for labels in label_sets)
 
-    def _readable(self, read: Callable[[Any], _Read], one: Any) -> _Read:
+    def _readable(self, read: Callable[[Any], _Read], document: Any) -> _Read:
         try:
-            return read(one)
+            return read(document)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise PrometheusError(
                 f"{self.address} answered with a series that cannot be read: {error!r}; is it the API of a Prometheus?"
@@ -280,9 +280,9 @@ def refuse_future(query: str) -> None:
     Raises:
         ConfigurationError: The expression has `@` or a negative `offset`.
     """
-    found = _FUTURE.search(_QUOTED.sub(lambda quoted: " " if quoted[0].startswith("#") else '""', query))
-    if found is not None:
-        modifier = "@" if found[0] == "@" else "a negative offset"
+    match = _FUTURE.search(_QUOTED.sub(lambda quoted: " " if quoted[0].startswith("#") else '""', query))
+    if match is not None:
+        modifier = "@" if match[0] == "@" else "a negative offset"
         raise ConfigurationError(
             f"the query {query!r} has {modifier}, which can read samples later than the moment that is judged; "
             "remove it"
@@ -320,36 +320,36 @@ def _seconds(retry_after: str | None) -> float:
 def _document(text: bytes) -> dict[str, Any]:
     """A JSON object; an empty one where the text is none."""
     try:
-        found = orjson.loads(text)
+        document = orjson.loads(text)
     except orjson.JSONDecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _member(data: Any, name: str, kind: type, address: str) -> Any:
-    found = data.get(name) if isinstance(data, dict) else None
-    if not isinstance(found, kind):
+    member = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(member, kind):
         raise PrometheusError(f"{address} answered without {name}; is it the API of a Prometheus?")
-    return found
+    return member
 
 
-def _series(found: Any) -> RangeSeries:
-    points = found.get("values") or []
-    if "histograms" in found and not points:
+def _series(series: Any) -> RangeSeries:
+    points = series.get("values") or []
+    if "histograms" in series and not points:
         raise PrometheusError(
-            f"the query returns native histograms ({dict(_labels(found['metric']))}); "
+            f"the query returns native histograms ({dict(_labels(series['metric']))}); "
             "use histogram_quantile or another function that gives numbers"
         )
     seconds = np.array([float(time) for time, _ in points], np.float64)
     values = np.array([float(value) for _, value in points], np.float64)
-    return RangeSeries(_labels(found["metric"]), seconds, values)
+    return RangeSeries(_labels(series["metric"]), seconds, values)
 
 
-def _instant(found: Any) -> RangeSeries:
+def _instant(series: Any) -> RangeSeries:
     """One series of an instant vector, or of a range vector."""
-    points = found["values"] if "values" in found else [found["value"]]
-    return _series({"metric": found["metric"], "values": points})
+    points = series["values"] if "values" in series else [series["value"]]
+    return _series({"metric": series["metric"], "values": points})
 
 
-def _labels(found: Mapping[str, str]) -> Labels:
-    return tuple(sorted(found.items()))
+def _labels(labels: Mapping[str, str]) -> Labels:
+    return tuple(sorted(labels.items()))

@@ -1,7 +1,7 @@
-"""Writes the predictions, hints, diagnoses and policy of a cycle to Kafka; `cycling` calls it in each cycle.
+"""Writes the predictions, hints, diagnoses and policy of a cycle to Kafka; `cycle_loop` calls it in each cycle.
 
 A state that ends is withdrawn: its series is sent once more without a value (`EndedSeries`). `PredictionSamples` makes
-the samples of predictions.
+the samples of predictions, `hint_samples` those of hints and diagnoses.
 """
 
 import socket
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kernelcast.columnar import EndedSeries, Resource, Sample, encode
-from kernelcast.predictor.cycle import samples
+from kernelcast.predictor import hint_samples
 from kernelcast.predictor.prediction_samples import PredictionSamples
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.tuning.diagnosis import ProgramOnDevice
@@ -57,14 +57,14 @@ class ForecastPublisher(PredictionSamples):
         """Write new hints, and count those written in the book; returns them, without ones that are too long."""
         time_ns = self._clock_ns()
         written = []
-        for one in issued:
-            event = to_event(one.hint, source=self._source, time_ns=time_ns)
-            if self._send_event(HINTS, one.hint.key, event):
-                book.issued[one.hint.program, one.hint.tunable, one.rule] += 1
-                written.append(one)
-        counts = samples.hints_issued(book.issued, time_ns=time_ns, start_ns=self._start_ns)
-        for program, found in counts.items():
-            self._send(program.encode(), found)
+        for issued_hint in issued:
+            event = to_event(issued_hint.hint, source=self._source, time_ns=time_ns)
+            if self._send_event(HINTS, issued_hint.hint.key, event):
+                book.issued[issued_hint.hint.program, issued_hint.hint.tunable, issued_hint.rule] += 1
+                written.append(issued_hint)
+        counts = hint_samples.hints_issued(book.issued, time_ns=time_ns, start_ns=self._start_ns)
+        for program, samples in counts.items():
+            self._send(program.encode(), samples)
         return written
 
     def policy(self, policy: Policy) -> None:
@@ -79,21 +79,26 @@ class ForecastPublisher(PredictionSamples):
 
     def experiences(self, changed: Iterable[Experience]) -> None:
         """Write what searches have found on all nodes."""
-        for one in changed:
-            event = experience_event(one, source=self._source, time_ns=self._clock_ns())
-            self._send_event(POLICY, one.key, event)
+        for experience in changed:
+            event = experience_event(experience, source=self._source, time_ns=self._clock_ns())
+            self._send_event(POLICY, experience.key, event)
 
-    def open_hints(self, found: Iterable[OpenHint]) -> None:
+    def open_hints(self, hints: Iterable[OpenHint]) -> None:
         """Write which hints are open, and which of them wait for a person."""
         time_ns = self._clock_ns()
-        keyed = {program.encode(): one for program, one in samples.open_hints(found, time_ns=time_ns).items()}
+        keyed = {
+            program.encode(): samples for program, samples in hint_samples.open_hints(hints, time_ns=time_ns).items()
+        }
         for key in {*keyed, *self._ended_hints.groups}:
             self._send(key, self._ended_hints.complete(key, keyed.get(key, ()), time_ns))
 
-    def diagnoses(self, found: Mapping[ProgramOnDevice, Mapping[Signal, float]]) -> None:
+    def diagnoses(self, signals_of: Mapping[ProgramOnDevice, Mapping[Signal, float]]) -> None:
         """Write which rules hold for programs, and which signals are missing."""
         time_ns = self._clock_ns()
-        keyed = {program.encode(): one for program, one in samples.diagnoses(found, time_ns=time_ns).items()}
+        keyed = {
+            program.encode(): samples
+            for program, samples in hint_samples.diagnoses(signals_of, time_ns=time_ns).items()
+        }
         for key in {*keyed, *self._ended_diagnoses.groups}:
             self._send(key, self._ended_diagnoses.complete(key, keyed.get(key, ()), time_ns))
 
@@ -111,6 +116,6 @@ class ForecastPublisher(PredictionSamples):
         self._producer.send(topic.name, key=key.encode(), value=value)
         return True
 
-    def _send(self, key: bytes, found: list[Sample]) -> None:
-        for export in encode(self._resource, found, scope=SCOPE):
+    def _send(self, key: bytes, samples: list[Sample]) -> None:
+        for export in encode(self._resource, samples, scope=SCOPE):
             self._producer.send(FORECASTS.name, key=key, value=export.body)

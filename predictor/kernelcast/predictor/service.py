@@ -1,4 +1,4 @@
-"""The predictor as a daemon: one thread reads Kafka, one runs cycles (`cycling`); both share the engine.
+"""The predictor as a daemon: one thread reads Kafka, one runs cycles (`cycle_loop`); both share the engine.
 
 `command` runs it.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
-from kernelcast.predictor.cycling import CycleLoop
+from kernelcast.predictor.cycle_loop import CycleLoop
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.forecasting.deep.pool import FitPool
 from kernelcast.predictor.kafka_outputs import KafkaOutputs
@@ -231,7 +231,9 @@ class Predictor:
     def _commit(self, consumer: Consumer) -> None:
         offsets = dict(self._engine.offsets)
         held = self._partitions.held
-        consumer.commit([TopicPartition(*one, offsets[one]) for one in held if offsets.get(one, -1) >= 0])
+        consumer.commit(
+            [TopicPartition(*partition, offsets[partition]) for partition in held if offsets.get(partition, -1) >= 0]
+        )
 
     def _try_all(self, steps: Steps, shutdown: Shutdown) -> None:
         """Take steps that ask Kafka, until one fails, as it may have waited for its time-out; go on behind it later."""

@@ -292,7 +292,7 @@ class PredictorSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _must_fit_the_window(self) -> "PredictorSettings":
-        every = (self.horizons_seconds, *(one.horizons_seconds for one in self.limits if one.horizons_seconds))
+        every = (self.horizons_seconds, *(limit.horizons_seconds for limit in self.limits if limit.horizons_seconds))
         nearest = min(horizons[0] for horizons in every)
         if nearest < self.interval_seconds:
             raise ValueError(

@@ -1,6 +1,6 @@
 """Logs and states that a predictor keeps on Kafka and reads whole: findings, baselines, hints, and scores.
 
-`service` opens and polls them on the thread that reads Kafka; `cycling` writes to them after each cycle.
+`service` opens and polls them on the thread that reads Kafka; `cycle_loop` writes to them after each cycle.
 """
 
 from collections.abc import Callable

@@ -51,7 +51,7 @@ class Program:
         self.sender.wake()
 
     def _hello(self) -> Hello:
-        return Hello("training", "n1", 1, 7, devices=(DeviceClaim("GPU-1"),), wants_confirmations=True)
+        return Hello("training", "n1", 1, 7, devices=(DeviceClaim("GPU-1"),))
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,19 @@ from kernelcast.runtime.settings.service import load
 from kernelcast.tuning.experiment.arms import Rules
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.events import Hint, HintMode, OutcomeState
-from kernelcast.wire.frames import MAX_FRAME_BYTES, DeviceClaim, Hello, Reception, decode, encode
+from kernelcast.wire.frames import (
+    MAX_FRAME_BYTES,
+    DeviceClaim,
+    Hello,
+    KernelName,
+    KernelRow,
+    KernelRows,
+    Names,
+    Reception,
+    decode,
+    encode,
+)
+from kernelcast.wire.histogram import DurationTotals
 
 
 @pytest.fixture
@@ -356,7 +368,7 @@ def test_a_stolen_nonce_is_refused(node: Node) -> None:
     with raw(node) as client:
         for packet in encode(Hello("training", nonce, 1, 1)):
             client.send(packet)
-        assert client.recv(10) == b""
+        assert "gave the nonce of process" in refusal(client)
     assert node.metric("kernelcast_exporter_probe_refused_total", reason="foreign") == 1
     started.kill()
     end(started)
@@ -400,22 +412,34 @@ def answers(node: Node, hello: Hello, limit: int = 10) -> list[object]:
         return found
 
 
+def test_what_a_program_sent_counts_although_it_was_killed_with_the_answer_unread(node: Node) -> None:
+    """The kernel answers the exporter's next read with an error first, and keeps what the program has sent."""
+    totals = DurationTotals()
+    totals.observe(1_000, 7)
+    with raw(node) as client:
+        client.send(next(encode(Hello("training", "n1", 1, os.getpid(), devices=(DeviceClaim("GPU-1"),)))))
+        eventually(lambda: bool(select.select([client], [], [], 0)[0]))
+        with node.server._lock:  # the exporter reads nothing more until the program has ended
+            for frame in (Names((KernelName(1, "gemm"),)), KernelRows(0, (KernelRow(1, 7, totals),))):
+                for packet in encode(frame):
+                    client.send(packet)
+            client.close()
+    eventually(lambda: node.launches() == 7)
+
+
 def test_a_program_learns_the_address_of_the_page(node: Node) -> None:
     node.server.page = "http://127.0.0.1:19400/"
-    hello = Hello("train", "n1", 1, os.getpid(), devices=(DeviceClaim("GPU-1"),), wants_reception=True)
+    hello = Hello("train", "n1", 1, os.getpid(), devices=(DeviceClaim("GPU-1"),))
     assert answers(node, hello, 1) == [Reception("http://127.0.0.1:19400/")]
 
 
-def test_a_refused_program_learns_the_reason_and_one_of_an_earlier_version_gets_no_frame_it_does_not_know(
-    tmp_path: Path,
-) -> None:
+def test_a_refused_program_learns_the_reason(tmp_path: Path) -> None:
     node = Node(tmp_path / "full.sock", ProbeLimits(processes=1))
     first = start(node)
     first.observe("conv", 5)
     eventually(lambda: node.launches() == 1)
-    hello = Hello("train", "n1", 1, os.getpid(), devices=(DeviceClaim("GPU-1"),), wants_reception=True)
+    hello = Hello("train", "n1", 1, os.getpid(), devices=(DeviceClaim("GPU-1"),))
     assert answers(node, hello) == [Reception(refusal="1 processes are known; raise the limit of processes")]
-    assert answers(node, replace(hello, wants_reception=False)) == []
     first.stop()
     node.server.close()
 

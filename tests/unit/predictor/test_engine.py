@@ -108,7 +108,7 @@ def test_a_full_kv_cache_has_no_limit_as_engines_fill_it_by_design(fast_settings
     report = target.run_cycle()
     (found,) = target.explain(inference.KV_CACHE.prometheus_name)
     assert (found["decided"], found["alert"]) == ("no limit: forecast only", False)
-    assert not report.findings
+    assert not report.candidates
 
 
 def test_a_gpu_that_was_silent_for_longer_than_its_series_are_kept_has_its_past_and_no_alert_of_then(

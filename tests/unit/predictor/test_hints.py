@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.support.predictor.tunables import BUSY, NOW_NS, SECOND_NS, tunable
 
-from kernelcast.predictor.cycle.samples import open_hints
+from kernelcast.predictor.hint_samples import open_hints
 from kernelcast.predictor.settings import HintSettings
 from kernelcast.predictor.tuning import runs as runs_module
 from kernelcast.predictor.tuning import tunables as tunables_module

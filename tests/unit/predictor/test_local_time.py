@@ -11,7 +11,7 @@ import pytest
 from kernelcast.cli.app import run as run_command
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.local_time import LocalTime
-from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.run import DetectorOptions, run
 from kernelcast.predictor.passage.series import SeriesBlocks, Traits

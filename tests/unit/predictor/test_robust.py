@@ -1,4 +1,4 @@
-"""Robust slopes, coverage of past forecasts, and the labels of horizons."""
+"""Robust slopes, and the labels of horizons."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,6 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.cycle.scores.coverage import ForecastClaim, IntervalCoverage
 from kernelcast.predictor.robust import row_medians, row_quantiles, shrunk_gain, theil_sen
 from kernelcast.predictor.scoring.published import duration_label
 
@@ -50,29 +49,6 @@ def test_theil_sen_agrees_with_scipy() -> None:
     rows = np.random.default_rng(2).normal(size=(30, 24)) + 0.1 * np.arange(24)
     for row, slope in zip(rows, theil_sen(rows), strict=True):
         assert slope == pytest.approx(stats.theilslopes(row).slope)
-
-
-def test_coverage_is_absent_until_enough_forecasts_have_come_due() -> None:
-    scores = IntervalCoverage()
-    for due in range(30):
-        scores.add(ForecastClaim(due, 0, 1, "m", 0.0, 1.0 if due % 10 else 0.1))
-    scores.settle(lambda _row, _generation: 9, lambda _row, _due: 0.5)
-    assert scores.coverage() == {}
-    scores.settle(lambda _row, _generation: 40, lambda _row, _due: 0.5)
-    assert scores.coverage() == {"m": pytest.approx(0.9)}
-
-
-def test_a_bound_is_scored_as_it_was_published_not_below_zero() -> None:
-    claim = ForecastClaim(1, 0, 1, "DCGM_FI_DEV_POWER_USAGE", lower=-83.0, upper=-1.0)
-    assert claim.contains(0.0)
-    assert not claim.contains(-2.0)
-
-
-def test_forecasts_whose_series_is_gone_are_dropped_and_counted() -> None:
-    scores = IntervalCoverage()
-    scores.add(ForecastClaim(5, 0, 1, "m", 0.0, 1.0))
-    scores.settle(lambda _row, _generation: None, lambda _row, _due: 0.5)
-    assert scores.dropped == 1
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(300, "5m"), (3600, "1h"), (90, "90s"), (86_400, "1d"), (0.5, "0.5s")])

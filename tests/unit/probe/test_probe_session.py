@@ -521,10 +521,9 @@ def outcome_frame(event_id: str, hint_id: str = "h") -> OutcomeFrame:
     return OutcomeFrame(to_event(kept, source="/p", time_ns=1, event_id=event_id))
 
 
-def test_a_program_that_wants_confirmations_learns_at_once_that_they_come_and_then_the_ids() -> None:
+def test_outcomes_are_confirmed_to_their_program_by_their_ids() -> None:
     node = Node()
-    session = node.join(wants_confirmations=True)
-    assert confirmations(session) == [()]
+    session = node.join()
     for event_id in ("e1", "e2"):
         node.registry.take(session, outcome_frame(event_id), NOW_NS)
     assert node.registry.confirm(node.registry.outcomes())
@@ -535,21 +534,13 @@ def test_a_program_that_wants_confirmations_learns_at_once_that_they_come_and_th
     assert [len(ids) for ids in confirmations(session)] == [256, 44]
 
 
-def test_an_earlier_program_gets_no_confirmations() -> None:
-    node = Node()
-    session = node.join()
-    node.registry.take(session, outcome_frame("e1"), NOW_NS)
-    assert not node.registry.confirm(node.registry.outcomes())
-    assert session.outbox.next_packet is None
-
-
 def test_an_outcome_that_is_refused_for_good_is_confirmed() -> None:
     node = Node()
     node.registry.receivers.restore([])
-    session = node.join(wants_confirmations=True)
+    session = node.join()
     node.registry.take(session, outcome_frame("e1"), NOW_NS)
     assert node.registry.outcomes() == []
-    assert confirmations(session) == [(), ("e1",)]
+    assert confirmations(session) == [("e1",)]
 
 
 def test_an_event_id_longer_than_any_uuid_is_refused() -> None:

@@ -2,10 +2,8 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kernelcast.tuning.space import Space, bitmap
+from kernelcast.tuning.space import Space
 from kernelcast.wire.errors import SpaceError
 
 VALUES: dict[str, list[Any]] = {"x": [16, 32, 64], "y": [1, 2], "mode": ["plain", "fast"], "padded": [False, True]}
@@ -52,35 +50,6 @@ def test_parameters_may_be_named_like_methods() -> None:
     found = Space.restricted("s", named, start=start, valid=lambda c: c["values"] == 1)
     assert dict(found.configuration(found.start)) == start
     assert len(found) == 1
-
-
-def test_the_json_form_is_read_back() -> None:
-    found = space()
-    read = Space.from_document(found.to_document())
-    assert (read.name, read.parameters, read.start) == (found.name, found.parameters, found.start)
-    assert list(read.ordinals) == list(found.ordinals)
-
-
-@given(st.sets(st.integers(0, 5000), min_size=1))
-def test_a_bitmap_is_read_back(ordinals: set[int]) -> None:
-    assert list(bitmap.decode(bitmap.encode(ordinals, 5001), 5001)) == sorted(ordinals)
-
-
-def test_ten_thousand_configurations_travel_in_a_few_kilobytes() -> None:
-    large = Space.restricted(
-        "large",
-        {"x": list(range(1, 33)), "y": list(range(1, 33)), "z": list(range(1, 33))},
-        start={"x": 1, "y": 1, "z": 1},
-        valid=lambda c: c.x * c.y * c.z <= 4096,
-    )
-    assert len(large) > 10_000
-    assert len(large.to_document()["valid"]) < 4000
-
-
-@pytest.mark.parametrize("text", ["", "no bitmap", "eJwDAAAAAAE=", bitmap.encode([1], 100)])
-def test_a_damaged_bitmap_is_refused(text: str) -> None:
-    with pytest.raises(SpaceError, match="export the space again"):
-        bitmap.decode(text, 5001)
 
 
 @pytest.mark.parametrize(

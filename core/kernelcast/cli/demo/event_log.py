@@ -12,7 +12,7 @@ from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.runtime.threads import Worker
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import BrokerError, EventError
-from kernelcast.wire.repeats import RecentIds, event_key
+from kernelcast.wire.recent_ids import RecentIds, event_key
 from kernelcast.wire.topics import ALERTS, DEADLETTER, HINTS, OUTCOMES
 
 KEPT: Final = 1000

@@ -9,7 +9,7 @@ from kernelcast.runtime.kafka.clients import ReceivedMessage
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, hint_from, outcome_from
-from kernelcast.wire.repeats import RecentIds, event_key
+from kernelcast.wire.recent_ids import RecentIds, event_key
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
 from kernelcast.wire.tuning.approvals import (
     APPROVAL_TYPE,

@@ -13,7 +13,6 @@ from itertools import product as combinations
 from math import prod
 from typing import Any, Final
 
-from kernelcast.tuning.space import bitmap
 from kernelcast.tuning.space.configuration import Configuration
 from kernelcast.tuning.space.parameters import Parameter, Value, parameters_from
 from kernelcast.wire.errors import SpaceError
@@ -31,7 +30,7 @@ Restriction = Callable[[Configuration], Any]
 class Space:
     """A named set of valid configurations, one of which is the start.
 
-    Immutable, so any thread may use it. Make it with `restricted`, `listed` or `from_document`.
+    Immutable, so any thread may use it. Make it with `restricted` or `listed`.
 
     Attributes:
         name: The space's name.
@@ -114,30 +113,6 @@ class Space:
             raise SpaceError(f"space {name} has more than {MAX_PRODUCT:,} combinations of values; use fewer values")
         found = {_ordinal(parameters, strides, configuration) for configuration in valid}
         return cls(name, parameters, array("Q", sorted(found)), start)
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> "Space":
-        """Make a space from its JSON form, `to_document`.
-
-        Raises:
-            SpaceError: The document lacks a field, or a field cannot be used.
-        """
-        try:
-            name, values, start = document["name"], document["parameters"], document["start"]
-            parameters = parameters_from(values)
-            ordinals = bitmap.decode(document["valid"], prod(len(one.values) for one in parameters))
-            return cls(name, parameters, ordinals, start)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise SpaceError(f"the space cannot be read: {error!r}; export it again") from None
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the space in JSON's types; the valid set is a compressed bitmap."""
-        return {
-            "name": self.name,
-            "parameters": {parameter.name: list(parameter.values) for parameter in self.parameters},
-            "start": list(self.values(self.start)),
-            "valid": bitmap.encode(self.ordinals, self.product),
-        }
 
     def __len__(self) -> int:
         return len(self.ordinals)

@@ -1,9 +1,9 @@
 """The frames on the probe's socket as frozen values: the contents of each, with its type number on the wire.
 
 A program sends `Hello` first, then `Names` before any row that uses them, `KernelRows`, `VariantRows`, `Counters`,
-`Status`, `Tunables`, `OutcomeFrame` and at its end `Bye`. The exporter sends `HintFrame`, and `OutcomesConfirmed`,
-`Reception` and `StacksRequest` if `Hello` asks for them. All totals are cumulative since the process began: the next
-frame that arrives makes good a lost one, and an exporter that restarts has all totals again after one interval.
+`Status`, `Tunables`, `OutcomeFrame` and at its end `Bye`. The exporter answers `Hello` with `Reception`,
+and sends `HintFrame`, `OutcomesConfirmed` and `StacksRequest`. All totals are cumulative since the process began: the
+next frame that arrives makes good a lost one, and an exporter that restarts has all totals again after one interval.
 
 The probe's sending thread (`probe.reporting`) makes the values, and the exporter's socket thread
 (`exporter.programs.session`) reads them. A field that a reader does not know is ignored; a new field needs a default.
@@ -57,9 +57,6 @@ class Hello:
         version: Version of the probe.
         code_version, image, cuda_version, driver_version: Versions that the process runs on; empty if unknown.
         devices: GPUs that it uses; `device` of later frames is an index into them.
-        wants_confirmations: Whether the process understands `OutcomesConfirmed`.
-        wants_reception: Whether it understands `Reception`.
-        dumps_stacks: Whether it understands `StacksRequest`.
     """
 
     TYPE: ClassVar = 1
@@ -74,12 +71,9 @@ class Hello:
     version: str = ""
     code_version: str = ""
     devices: tuple[DeviceClaim, ...] = ()
-    wants_confirmations: bool = False
     image: str = ""
     cuda_version: str = ""
     driver_version: str = ""
-    wants_reception: bool = False
-    dumps_stacks: bool = False
 
     @property
     def versions(self) -> Versions:
@@ -290,10 +284,7 @@ class OutcomeFrame:
 
 @dataclass(frozen=True, slots=True)
 class OutcomesConfirmed:
-    """Ids of outcome events that need not be sent again: Kafka has acknowledged them, or refuses them permanently.
-
-    The first one of a connection may have none; it says that this exporter confirms outcomes.
-    """
+    """Ids of outcome events that need not be sent again: Kafka has acknowledged them, or refuses them permanently."""
 
     TYPE: ClassVar = 11
 

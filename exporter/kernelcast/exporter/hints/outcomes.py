@@ -13,7 +13,7 @@ from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import to_event
-from kernelcast.wire.repeats import RecentIds
+from kernelcast.wire.recent_ids import RecentIds
 from kernelcast.wire.topics import OUTCOMES
 
 MAX_PENDING: Final = 4_096

@@ -21,7 +21,6 @@ class ProgramConnection:
         session: The process's session; None before its `Hello`.
         bad_frames: Number of invalid frames.
         writing: Whether packets wait until the socket is writable.
-        wants_reception: Whether the process understands `Reception`; True until its `Hello` says so or not.
     """
 
     socket: socket.socket
@@ -30,7 +29,6 @@ class ProgramConnection:
     session: ProbeSession | None = None
     bad_frames: int = 0
     writing: bool = False
-    wants_reception: bool = True
 
 
 class ConnectionPlaces:

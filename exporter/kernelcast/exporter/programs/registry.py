@@ -323,7 +323,7 @@ class ProbeRegistry:
             process.nonce,
             session.devices[0].hostname,
             entry.peer.pid,
-            session.hello.dumps_stacks is True and entry.connection is not None,
+            is_connected=entry.connection is not None,
         )
 
         def ask() -> None:

@@ -316,10 +316,9 @@ class ProbeServer:
         return True
 
     def _refused(self, connection: ProgramConnection, reason: str, message: str) -> None:
-        if connection.wants_reception:
-            with contextlib.suppress(OSError):  # a program that does not read
-                for packet in encode(Reception(refusal=message)):
-                    connection.socket.send(packet)
+        with contextlib.suppress(OSError):  # a program that does not read
+            for packet in encode(Reception(refusal=message)):
+                connection.socket.send(packet)
         self._counts.refused[reason].inc()
         self._refusals.write(reason, message, uid=connection.peer.uid, pid=connection.peer.pid)
 
@@ -338,8 +337,9 @@ class ProbeServer:
             return False
         try:
             packet = connection.socket.recv(MAX_FRAME_BYTES + 1)
-        except BlockingIOError:
-            return False
+        except (BlockingIOError, ConnectionResetError) as error:
+            # A program that left packets unread: the kernel says so once, before it gives what the program has sent.
+            return isinstance(error, ConnectionResetError)
         except OSError:
             packet = b""
         if not packet:
@@ -365,16 +365,13 @@ class ProbeServer:
             if isinstance(frame, Hello):
                 if connection.session is not None and frame.nonce != connection.session.process.nonce:
                     raise FrameError("Hello names another process; open a connection for each process")
-                connection.wants_reception = frame.wants_reception is True
                 joined = self._registry.join(frame, connection.peer, number)
                 if isinstance(joined, RejectedProcess):
                     return joined
                 connection.session = joined
-                if connection.wants_reception:
-                    joined.outbox.reception(self.page)
+                joined.outbox.reception(self.page)
                 self._places.greeted(number)
-                if joined.outbox.next_packet is not None:
-                    self._to_send.add(number)
+                self._to_send.add(number)
             elif connection.session is None:
                 raise FrameError(f"{type(frame).__name__} frame came before Hello; it is ignored")
             else:

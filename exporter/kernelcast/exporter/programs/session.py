@@ -95,7 +95,6 @@ class ProbeSession:
         self._home = 0
         self._standing: Standing | None = None
         self._standing_changed = False
-        self.confirm(())
 
     def take(self, frame: Frame) -> ReceivedOutcome | None:
         """Process one frame.
@@ -187,9 +186,8 @@ class ProbeSession:
         return next((one for one in self.tunables if matches and one.name == hint.tunable), None)
 
     def confirm(self, event_ids: Sequence[str]) -> bool:
-        """Queue the confirmation of outcomes; False if the program does not want it, or too many packets wait."""
-        wants = not self.ended and self.hello.wants_confirmations is True
-        return wants and self.outbox.confirmation(event_ids)
+        """Queue the confirmation of outcomes; False if the program has ended, or too many packets wait."""
+        return not self.ended and self.outbox.confirmation(event_ids)
 
     def concerns(self, experience: Experience) -> bool:
         """Whether results of searches are about this program, device model and code version."""
@@ -204,7 +202,6 @@ class ProbeSession:
         """Restart the session after a reconnect: the program sends all totals again, and hints are sent again."""
         self.hello = hello
         self.outbox.clear()
-        self.confirm(())
 
     def _add_names(self, frame: Names) -> None:
         check_names(frame)

@@ -198,14 +198,14 @@ class StackFiles:
 
 @dataclass(frozen=True, slots=True)
 class JudgedProcess:
-    """A process as the judge sees it: names for the log, its pid in this namespace (0 if unknown), what it can do."""
+    """A process as the judge sees it: names for the log, its pid in this namespace (0 if unknown)."""
 
     program: str
     rank: str
     nonce: str
     hostname: str
     pid: int
-    dumps_stacks: bool
+    is_connected: bool
 
 
 class StandingJudge:
@@ -272,7 +272,7 @@ class StandingJudge:
 
     def _ask(self, process: JudgedProcess, watch: ProgressWatch, ask: Callable[[], object]) -> None:
         now_ns = watch.wall()
-        if process.dumps_stacks and not 0 <= now_ns - watch.asked_at < STACKS_PAUSE_SECONDS * NANOSECONDS:
+        if process.is_connected and not 0 <= now_ns - watch.asked_at < STACKS_PAUSE_SECONDS * NANOSECONDS:
             watch.asked_at = now_ns
             self._stacks.remove_oldest()
             ask()
@@ -317,4 +317,4 @@ def _without_stacks(state: str) -> str:
         STOPPED: "cannot be dumped: the process is stopped",
         SILENT: "cannot be dumped: the interpreter's lock is held, or the probe's thread gets no time",
     }
-    return reasons.get(state, "none: written within the last hour already, or the probe is of an earlier version")
+    return reasons.get(state, "none: written within the last hour already")

@@ -92,7 +92,6 @@ class Account:
         failed: Messages that Kafka refused, those given up at the end among them.
         dropped: Messages that found no room on the way to Kafka.
         position_seconds: How far the source came, in its own time.
-        wall_seconds: How long it took.
         finished: Whether the source came to its end; False when it was stopped.
     """
 
@@ -106,7 +105,6 @@ class Account:
     failed: int
     dropped: int
     position_seconds: float
-    wall_seconds: float
     finished: bool
 
     @property
@@ -156,7 +154,6 @@ def publish(
         progress: Called after each export.
         shutdown: Once it is requested, no wait for Kafka takes longer than a second.
     """
-    began = time.monotonic()
     pipeline = Pipeline([source], Aggregator(max_kernels=settings.kernels), SamplePublisher(outbox))
     finished = False
     try:
@@ -180,7 +177,6 @@ def publish(
         failed=outbox.failed,
         dropped=outbox.dropped,
         position_seconds=source.position_seconds,
-        wall_seconds=time.monotonic() - began,
         finished=finished,
     )
 

@@ -19,7 +19,7 @@ from kernelcast.exporter.totals.series import ProgramSeries, SeriesKey
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import MEMSET
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
-from kernelcast.wire.repeats import RecentIds
+from kernelcast.wire.recent_ids import RecentIds
 
 DEFAULT_KERNELS: Final = 100
 """In six real traces (HolisticTraceAnalysis, tests/data) 100 kernels cover 98.8 to 100 % of GPU time."""

@@ -52,9 +52,7 @@ from kernelcast.wire.frames import (
 ROWS_AT_ONCE: Final = 256
 # Time limit of the last frames; together with the join after it, a program's end is delayed by less than 200 ms.
 LAST_FRAMES_SECONDS: Final = 0.15
-# Time that outcomes wait for the answer to `Hello`; an exporter of an earlier version gives none.
-ANSWER_SECONDS: Final = 10.0
-# The same at the program's end, as part of its limit.
+# Time for the answer to `Hello` at the program's end, as part of its limit.
 LAST_ANSWER_SECONDS: Final = 0.05
 # Pause before the last frames are tried again while the socket's buffer is full.
 RETRY_SECONDS: Final = 0.005
@@ -141,14 +139,13 @@ class ReportSender:
         self._status_sent: Status | None = None
         self._hello_sent = False
         self._hello_sent_at = 0.0
-        self._answered = False
         self._has_seen_refusal = False
         self._stopping = threading.Event()
         self._wake_read: OwnDescriptor | None = None
         self._wake_write: OwnDescriptor | None = None
         self._thread = threading.Thread(target=self._run, name="kernelcast-probe", daemon=True)
         self.reception = Reception()
-        """The exporter's last answer; an exporter of an earlier version gives none."""
+        """The exporter's last answer; empty before the first."""
         self.dropped_frames = 0
         self.failures = 0
         """Rounds that ended in an unexpected error; the first one is logged."""
@@ -258,10 +255,7 @@ class ReportSender:
                     poller.register(polled, select.POLLIN)
             ready = [ready_number for ready_number, _event in poller.poll(left * 1000)]
             if number in ready:
-                held = self._holds_outcomes()
                 self._receive()
-                if held and not self._holds_outcomes():
-                    return
             if wake_read is not None and wake_number in ready:
                 try:
                     woken = wake_read.read(4096)
@@ -293,7 +287,7 @@ class ReportSender:
     def _connect(self) -> None:
         if not self.link.connect():
             return
-        self._hello_sent = self._answered = False
+        self._hello_sent = False
         self._left.forget()
         self._named.clear()
         self._tunables_sent = None
@@ -312,7 +306,6 @@ class ReportSender:
 
     def _receive(self) -> None:
         for packet in self.link.receive():
-            self._answered = True
             try:
                 frame = decode(packet)
             except FrameError:
@@ -392,17 +385,8 @@ class ReportSender:
         recorder.mark_unsent(cells)
         return False
 
-    def _holds_outcomes(self, patience_seconds: float = ANSWER_SECONDS) -> bool:
-        """Whether outcomes wait for the answer to `Hello`; only then is it known whether the exporter confirms them."""
+    def _send_outcomes(self) -> bool:
         outcomes = self._subject.outcomes
-        if self._answered or outcomes.confirms or not outcomes:
-            return False
-        return monotonic() - self._hello_sent_at < patience_seconds
-
-    def _send_outcomes(self, patience_seconds: float = ANSWER_SECONDS) -> bool:
-        outcomes = self._subject.outcomes
-        if self._holds_outcomes(patience_seconds):
-            return True
         while event := outcomes.first():
             if not self._send(OutcomeFrame(event)):
                 return False
@@ -419,8 +403,7 @@ class ReportSender:
 
     def _send_last_frames(self) -> None:
         """Send the last totals, outcomes and `Bye`, and wait for confirmations, within the time limits above."""
-        began = monotonic()
-        deadline = began + LAST_FRAMES_SECONDS
+        deadline = monotonic() + LAST_FRAMES_SECONDS
         if not self._subject.recorder.touched:
             return
         if not self.link.connected:
@@ -429,7 +412,6 @@ class ReportSender:
         sent = self.link.connected and self._send_new()
         self._leave(final=True)  # an exporter may be killed before it has stored the frames
         if sent or self._retry(self._send_new, deadline):
-            self._retry(self._last_outcomes_sent, began + 2 * LAST_ANSWER_SECONDS)
             self._retry(self._has_reception, self._hello_sent_at + LAST_ANSWER_SECONDS)
             self._retry(lambda: self._send(Bye()), deadline)
             # The exporter writes what Kafka does not have yet to its disk, and confirms it then.
@@ -453,13 +435,6 @@ class ReportSender:
         while self.link.connected and not (done := work()) and monotonic() < deadline:
             sleep(RETRY_SECONDS)
         return done
-
-    def _last_outcomes_sent(self) -> bool:
-        self._receive()
-        outcomes = self._subject.outcomes
-        if self._holds_outcomes() and not self._holds_outcomes(LAST_ANSWER_SECONDS):
-            outcomes.doubt()
-        return self._send_outcomes(LAST_ANSWER_SECONDS) and not outcomes
 
     def _has_reception(self) -> bool:
         self._receive()

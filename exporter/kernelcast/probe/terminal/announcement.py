@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from kernelcast.probe.terminal.situation import Situation
 
 ANSWER_SECONDS: Final = 3.0
-"""Time for an exporter's answer; one of an earlier version gives none."""
+"""Time for an exporter's answer; one that is busy may give none by then."""
 BESIDE_SECONDS: Final = 30.0
 """Time for an exporter that the program has just started."""
 LOOK_SECONDS: Final = 0.25

@@ -1,6 +1,6 @@
 """Keeps findings from cycle to cycle, writes those that change to Kafka, and reads people's marks.
 
-`cycling` calls `FindingLog.cycle` in each cycle; `service` calls `poll` on the thread that reads Kafka. `alarms`
+`cycle_loop` calls `FindingLog.cycle` in each cycle; `service` calls `poll` on the thread that reads Kafka. `alarms`
 decides which findings begin and end.
 """
 

@@ -1,6 +1,6 @@
 """Anomaly scores of recorded series, interval by interval, from the present and the past only.
 
-`backtest.anomalies` runs the detector. The live predictor judges series with a limit, by `passage`.
+`backtest.engine` runs the detector. The live predictor judges series with a limit, by `passage`.
 """
 
 from kernelcast.predictor.anomalies.detector import AnomalyDetector, AnomalyStep

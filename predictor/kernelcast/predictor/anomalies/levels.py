@@ -58,9 +58,9 @@ class Levels:
         slow = self._slow[rows]
         clipped = self._clipped(rows, values, count)
         short = self._short[rows] + self._weight(self._settings.short, count) * (clipped - self._short[rows])
-        found = np.empty((FEATURES, len(values)), np.float32)
-        found[VALUE], found[JUMP], found[SHIFT] = values - slow, values - self._fast[rows], short - slow
-        return found, clipped
+        levels = np.empty((FEATURES, len(values)), np.float32)
+        levels[VALUE], levels[JUMP], levels[SHIFT] = values - slow, values - self._fast[rows], short - slow
+        return levels, clipped
 
     def inside(self, rows: slice, values: Floats) -> Bools:
         """Whether the newest values lie in the range of the earlier ones, shape (n,)."""

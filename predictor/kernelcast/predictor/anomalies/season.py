@@ -100,5 +100,5 @@ class SeasonGroup:
 
 def grouped(season: Ints, settings: AnomalySettings) -> list[SeasonGroup]:
     """One group for each season longer than an interval."""
-    found = np.unique(season[season > 1])
-    return [SeasonGroup(np.flatnonzero(season == one), int(one), settings) for one in found]
+    lengths = np.unique(season[season > 1])
+    return [SeasonGroup(np.flatnonzero(season == one), int(one), settings) for one in lengths]

@@ -15,7 +15,7 @@ from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import SeriesBatch
 from kernelcast.predictor.local_time import LocalTime
-from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 from kernelcast.predictor.passage.node import node_medians
@@ -75,11 +75,11 @@ class BreachOptions:
         """Limit of each series, shape (n,): the threshold, else the first value of its companion, else NaN."""
         if self.threshold is not None:
             return np.full(batch.panel.rows, self.threshold)
-        found = self.companions.values(batch, self.meaning.limit)
-        if found is None:
+        companions = self.companions.values(batch, self.meaning.limit)
+        if companions is None:
             return np.full(batch.panel.rows, np.nan)
-        first = np.argmax(np.isfinite(found), axis=1)
-        limits: Floats = found[np.arange(len(found)), first]
+        first = np.argmax(np.isfinite(companions), axis=1)
+        limits: Floats = companions[np.arange(len(companions)), first]
         return limits
 
     def has_limit(self, batch: SeriesBatch) -> bool:
@@ -153,16 +153,17 @@ def breach_columns(batch: SeriesBatch, options: BreachOptions) -> dict[str, Floa
     alarms = AlarmState.quiet(batch.panel.rows)
     known = np.isfinite(mean)
     for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):
-        found, now = moment.found, moment.intervals(clock.width)
+        evaluation, now = moment.found, moment.intervals(clock.width)
         few = known[:, max(moment.end - WINDOW_BLOCKS, 0) : moment.end].sum(axis=1) < MIN_BLOCKS
         carried = moment.answered & clock.within(moment.history_blocks) & ~few[:, None]
-        said = np.where(carried[:, place], found.passage.probability[:, place], np.nan)
-        columns["breach_probability"][:, now] = np.where(found.beyond, 1.0, said)[:, None]
+        said = np.where(carried[:, place], evaluation.passage.probability[:, place], np.nan)
+        columns["breach_probability"][:, now] = np.where(evaluation.beyond, 1.0, said)[:, None]
         longest = np.where(carried, clock.horizons, 0.0).max(axis=1)
-        seconds = np.where(found.passage.seconds[:, 1] <= longest, found.passage.seconds[:, 1] * clock.scale, np.nan)
-        columns["seconds_to_threshold"][:, now] = np.where(found.beyond, 0.0, seconds)[:, None]
-        columns["alert"][:, now] = (moment.alarms.firing & (found.beyond | ~few))[:, None]
-        passed = limit_passed(values[:, now], replaced[:, now], found.limit, found.silent, traits)
+        median_seconds = evaluation.passage.seconds[:, 1]
+        seconds = np.where(median_seconds <= longest, median_seconds * clock.scale, np.nan)
+        columns["seconds_to_threshold"][:, now] = np.where(evaluation.beyond, 0.0, seconds)[:, None]
+        columns["alert"][:, now] = (moment.alarms.firing & (evaluation.beyond | ~few))[:, None]
+        passed = limit_passed(values[:, now], replaced[:, now], evaluation.limit, evaluation.silent, traits)
         _write_passed(columns, now, passed)
     for name, value in (("breach_probability", np.nan), ("seconds_to_threshold", np.nan), ("alert", 0.0)):
         columns[name][batch.excused] = value

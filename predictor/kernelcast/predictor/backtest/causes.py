@@ -12,9 +12,12 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.backtest.breaches import BreachOptions
 from kernelcast.predictor.backtest.grid import SeriesBatch
-from kernelcast.predictor.causes.breaches import causes_of_breaches
+from kernelcast.predictor.causes.features import features
+from kernelcast.predictor.causes.find import FoundCause, find
 from kernelcast.predictor.causes.observed import Around, Observed
+from kernelcast.wire.catalogue.cause_rules import RULES
 from kernelcast.wire.catalogue.meanings import MEANINGS, Cause, Meaning
+from kernelcast.wire.findings import Severity
 
 CAUSES: Final = tuple(Cause)
 """A column of causes has the place of each in this tuple, as columns are numbers."""
@@ -37,9 +40,9 @@ def alert_causes(batch: SeriesBatch, alerts: Floats, options: BreachOptions) -> 
         options: Judgement of the metric, and its companions.
     """
     firing: Bools = alerts == 1
-    found = np.where(firing, float(CAUSES.index(options.meaning.cause)), np.nan)
+    numbers = np.where(firing, float(CAUSES.index(options.meaning.cause)), np.nan)
     if not options.companions or not firing.any():
-        return found
+        return numbers
     sources = _Sources.of(batch, options)
     again = max(round(AGAIN_SECONDS / batch.interval_seconds), 1)
     since = _since_begin(firing)
@@ -49,8 +52,22 @@ def alert_causes(batch: SeriesBatch, alerts: Floats, options: BreachOptions) -> 
         for row, end, cause in zip(rows[chunk].tolist(), ends[chunk].tolist(), causes, strict=True):
             part = slice(end, end + again)
             lasts = firing[row, part] & (since[row, part] >= since[row, end])
-            found[row, part][lasts] = CAUSES.index(cause)
-    return found
+            numbers[row, part][lasts] = CAUSES.index(cause)
+    return numbers
+
+
+def causes_of_breaches(seen: Observed, meaning: Meaning) -> list[FoundCause]:
+    """Cause of the breach of each row; without evidence it is the metric's own cause, as a page.
+
+    Args:
+        seen: Rows whose metric breaches or will, with their companions.
+        meaning: Judgement of that metric.
+    """
+    allowed = frozenset({meaning.cause}) | meaning.other_causes
+    # Rules of another topic answer another question: a hot GPU does not slow a kernel while its clock is as usual.
+    rules = [rule for rule in RULES if rule.topic in (None, meaning.topic)]
+    own = FoundCause(meaning.cause, Severity.PAGE, ())
+    return [row_causes.first_of(allowed) or own for row_causes in find(features(seen), rules)]
 
 
 def cause_name(place: float) -> str:
@@ -127,20 +144,20 @@ class _Sources:
         values = {name: self._windows(array, rows, ends) for name, array in self.values.items()}
         # The output has no evidence, so that neither labels nor times are needed.
         seen = Observed(values, self.interval_seconds, [()] * len(rows), [0] * len(rows), around)
-        return [found.cause for found in causes_of_breaches(seen, self.meaning)]
+        return [cause.cause for cause in causes_of_breaches(seen, self.meaning)]
 
     def _windows(self, values: Floats, rows: Ints, ends: Ints) -> Floats:
         """The day up to each moment, shape (pairs, …, w); NaN before the first interval."""
         places = self._places(ends)
-        found = np.moveaxis(values, -1, 1)[rows[:, None], np.maximum(places, 0)]
-        found[places < 0] = np.nan
-        windows: Floats = np.moveaxis(found, 1, -1)
+        values_before = np.moveaxis(values, -1, 1)[rows[:, None], np.maximum(places, 0)]
+        values_before[places < 0] = np.nan
+        windows: Floats = np.moveaxis(values_before, 1, -1)
         return windows
 
     def _numbers(self, numbers: Ints, rows: Ints, ends: Ints) -> Ints:
         """The day up to each moment, shape (pairs, w); the first number before the first interval."""
-        found: Ints = numbers[rows[:, None], np.maximum(self._places(ends), 0)]
-        return found
+        numbers_before: Ints = numbers[rows[:, None], np.maximum(self._places(ends), 0)]
+        return numbers_before
 
     def _places(self, ends: Ints) -> Ints:
         """Intervals of the day up to each moment, shape (pairs, w); negative before the first interval."""

@@ -61,9 +61,9 @@ class Companion:
     def values_at(self, seconds: Floats) -> Floats:
         """Values at some times, each the newest one so far; NaN where that is too old."""
         place = np.searchsorted(self.seconds, seconds, side="right") - 1
-        found = self.values[np.maximum(place, 0)]
+        values = self.values[np.maximum(place, 0)]
         fresh = (place >= 0) & (seconds - self.seconds[np.maximum(place, 0)] <= KEPT_SECONDS)
-        return np.where(fresh, found, np.nan)
+        return np.where(fresh, values, np.nan)
 
     def changes(self, seconds: Floats) -> Ints:
         """Number of changes of the value up to some times; -1 before the first value."""
@@ -96,11 +96,11 @@ class _OfMetric:
 
     def of(self, labels: Mapping[str, str]) -> list[Companion]:
         """The companions of a series, in their order; they are looked up by the values of the shared labels."""
-        found: list[_Numbered] = []
+        numbered: list[_Numbered] = []
         for names in self._by_names:
             shared = tuple(name for name in names if name in labels)
-            found += self._index(names, shared).get(tuple(labels[name] for name in shared), [])
-        return [one for _, one in sorted(found, key=itemgetter(0))]
+            numbered += self._index(names, shared).get(tuple(labels[name] for name in shared), [])
+        return [one for _, one in sorted(numbered, key=itemgetter(0))]
 
     def _index(self, names: _Texts, shared: _Texts) -> dict[_Texts, list[_Numbered]]:
         """The companions with labels of these names, by the values of the shared ones."""
@@ -115,16 +115,16 @@ class _OfMetric:
 class Companions:
     """All companions of a table."""
 
-    def __init__(self, table: CsvTable | None = None, found: Sequence[Companion] = ()) -> None:
+    def __init__(self, table: CsvTable | None = None, companions: Sequence[Companion] = ()) -> None:
         """Keep companions.
 
         Args:
             table: The series that they accompany.
-            found: The companions.
+            companions: The companions.
         """
-        self._table, self._companions = table or CsvTable(), found
+        self._table, self._companions = table or CsvTable(), companions
         self._by_metric: dict[str, _OfMetric] = {}
-        for each in found:
+        for each in companions:
             self._by_metric.setdefault(each.metric, _OfMetric()).add(each)
 
     @classmethod
@@ -157,8 +157,8 @@ class Companions:
     def metrics(self, batch: SeriesBatch) -> dict[str, Floats]:
         """All companions of a batch that are metrics of its GPUs, by Prometheus name, each of shape (n, t)."""
         names = sorted(self._by_metric.keys() - _OF_PROGRAMS)
-        found = {name: self._named(batch, name) for name in names}
-        return {name: values for name, values in found.items() if values is not None}
+        named = {name: self._named(batch, name) for name in names}
+        return {name: values for name, values in named.items() if values is not None}
 
     def siblings(self, batch: SeriesBatch, metric: str) -> Floats | None:
         """Durations of other kernels on the same GPU, shape (n, k, t); None where no series has them."""
@@ -202,8 +202,8 @@ class Companions:
         Unlike a measurement, a value holds until the next one, however late that comes.
         """
         missing = np.full(batch.panel.length, -1, dtype=np.int64)
-        found = [(one, self._of_metric(one, metric)) for one in batch.series]
-        return np.stack([mine[0].changes(_ends(one)) if mine else missing for one, mine in found])
+        companions = [(one, self._of_metric(one, metric)) for one in batch.series]
+        return np.stack([mine[0].changes(_ends(one)) if mine else missing for one, mine in companions])
 
     def runs(self, batch: SeriesBatch) -> tuple[Ints, Ints]:
         """Numbers of the processes and of the versions at each interval of a batch, each of shape (n, t).
@@ -220,8 +220,8 @@ class Companions:
             return None
         if metric not in _SUMMED:
             return mine[0].values_at(_ends(one))
-        found = np.stack([each.values_at(_ends(one)) for each in mine])
-        return np.where(np.isfinite(found).any(axis=0), np.nansum(found, axis=0), np.nan)
+        values = np.stack([each.values_at(_ends(one)) for each in mine])
+        return np.where(np.isfinite(values).any(axis=0), np.nansum(values, axis=0), np.nan)
 
     def _of_metric(self, one: GriddedSeries, metric: str) -> list[Companion]:
         own = self._by_metric.get(metric)

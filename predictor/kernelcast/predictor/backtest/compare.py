@@ -69,12 +69,12 @@ class ChangedAlert:
 
 def alert_changes(batches: Iterable[SeriesBatch], old: BreachOptions, new: BreachOptions) -> list[ChangedAlert]:
     """All alerts of both configurations, unchanged ones included, by time within each series."""
-    found: list[ChangedAlert] = []
+    changed: list[ChangedAlert] = []
     for batch in batches:
         before, after = (breach_columns(batch, each)["alert"] == 1 for each in (old, new))
         for row, series in enumerate(batch.series):
-            found += matched(series.key, _episodes(series, before[row]), _episodes(series, after[row]))
-    return found
+            changed += matched(series.key, _episodes(series, before[row]), _episodes(series, after[row]))
+    return changed
 
 
 def _episodes(series: GriddedSeries, alert: Bools) -> list[Episode]:

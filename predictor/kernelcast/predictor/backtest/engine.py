@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kernelcast.predictor.backtest.anomalies import anomaly_scores
+import numpy as np
+
+from kernelcast.predictor.anomalies.detector import AnomalyDetector
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.breaches import NAMES as BREACH_NAMES
 from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
 from kernelcast.predictor.backtest.causes import alert_causes, cause_name
-from kernelcast.predictor.backtest.grid import GridOptions, batches, spread
+from kernelcast.predictor.backtest.grid import GridOptions, SeriesBatch, batches, spread
 from kernelcast.predictor.backtest.output import Cell
 from kernelcast.predictor.backtest.report import BacktestScores
 from kernelcast.predictor.backtest.run import (
@@ -78,16 +81,28 @@ class Backtest:
         for batch in self._batches:
             anomalies, breaches = anomaly_scores(batch), breach_columns(batch, self._breaches)
             models = fitted(batch, self._options)
-            found = forecasts(batch, self._options, models, scored=self._scored)
-            columns = anomalies | found.columns(self._options) | breaches
+            forecast = forecasts(batch, self._options, models, scored=self._scored)
+            columns = anomalies | forecast.columns(self._options) | breaches
             causes = {CAUSE: alert_causes(batch, breaches["alert"], self._breaches)}
             for number, cells in spread(batch, columns | causes).items():
                 rows[number] = {**cells, CAUSE: cause_name(cells[CAUSE])}
             self.scores.count(batch, anomalies["anomaly_onset"], breaches, self._breaches)
             after |= {future.series.key: future for future in futures(batch, self._options, models)}
             if self._scored:
-                centers = {"mean": found.center} | naive_forecasts(batch, self._options)
-                self.scores.add(batch, centers, found.scored_quantiles)
+                centers = {"mean": forecast.center} | naive_forecasts(batch, self._options)
+                self.scores.add(batch, centers, forecast.scored_quantiles)
             done += batch.panel.rows
             self._progress(done, total)
         return rows, after
+
+
+def anomaly_scores(batch: SeriesBatch) -> dict[str, Floats]:
+    """Columns `anomaly_score` and `anomaly_onset`, each of shape (n, t)."""
+    rows = batch.panel.rows
+    score, onset = np.zeros((2, rows, batch.panel.length))
+    detector = AnomalyDetector(rows, batch.interval_seconds, batch.seasons[0] if batch.seasons else 0)
+    for interval in range(batch.panel.length):
+        step = detector.step(batch.panel.values[:, interval])
+        score[:, interval], onset[:, interval] = step.score, step.onset
+    score[batch.excused] = onset[batch.excused] = 0.0
+    return {"anomaly_score": score, "anomaly_onset": onset}

@@ -210,8 +210,8 @@ def inferred_interval(times: Floats) -> float:
     distances = np.diff(np.unique(times))
     if not len(distances):
         return 60.0
-    found, counts = np.unique(np.round(distances, 3), return_counts=True)
-    frequent, count = float(found[np.argmax(counts)]), int(counts.max())
+    distinct, counts = np.unique(np.round(distances, 3), return_counts=True)
+    frequent, count = float(distinct[np.argmax(counts)]), int(counts.max())
     if frequent > 0 and count >= max(FREQUENT_RATIO * len(distances), min(2, len(distances))):
         multiples = distances / frequent
         if np.mean(np.abs(multiples - np.rint(multiples)) <= TOLERANCE_RATIO) >= REGULAR_RATIO:
@@ -227,8 +227,8 @@ def _seasons(interval_seconds: float, season: Duration | None) -> tuple[int, ...
     if season is not None:
         shortest = season.intervals(interval_seconds)
         return tuple(shortest * cycles for cycles in CYCLES) if shortest > 1 else ()
-    found = (round(DAY_SECONDS * cycles / interval_seconds) for cycles in CYCLES)
-    return tuple(length for length in found if length > 1)
+    lengths = (round(DAY_SECONDS * cycles / interval_seconds) for cycles in CYCLES)
+    return tuple(length for length in lengths if length > 1)
 
 
 def _batch(group: Sequence[GriddedSeries]) -> SeriesBatch:
@@ -247,9 +247,9 @@ def spread(batch: SeriesBatch, columns: Mapping[str, Floats]) -> dict[int, dict[
         batch: The series.
         columns: float64, shape (n, t), by name.
     """
-    found: dict[int, dict[str, float]] = {}
+    cells: dict[int, dict[str, float]] = {}
     for index, one in enumerate(batch.series):
         picked = {name: values[index, one.interval_of_row].tolist() for name, values in columns.items()}
         for place, number in enumerate(one.rows):
-            found[number] = {name: column[place] for name, column in picked.items()}
-    return found
+            cells[number] = {name: column[place] for name, column in picked.items()}
+    return cells

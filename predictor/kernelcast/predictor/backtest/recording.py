@@ -66,13 +66,13 @@ def read_range(options: RangeOptions, *, now_seconds: float) -> CsvTable:
         raise ConfigurationError(f"{options.given[0]} needs {' and '.join(missing)} beside it")
     start = _moment("--start", options.start)
     end = now_seconds if options.end is None else _moment("--end", options.end)
-    found = PrometheusClient(options.url).query_range(options.query, TimeRange(start, end, options.step_seconds))
-    if not found:
+    series = PrometheusClient(options.url).query_range(options.query, TimeRange(start, end, options.step_seconds))
+    if not series:
         raise ConfigurationError(
             f"--query {options.query} has no values between {options.start} and {time_text(end, options.start)}; "
             "check the metric's name and the time"
         )
-    return _table(found, like=options.start)
+    return _table(series, like=options.start)
 
 
 def _moment(option: str, text: str) -> float:
@@ -84,8 +84,8 @@ def _moment(option: str, text: str) -> float:
         ) from None
 
 
-def _table(found: list[RangeSeries], *, like: str) -> CsvTable:
-    names = tuple(sorted({name for one in found for name, _ in one.labels}))
+def _table(series: list[RangeSeries], *, like: str) -> CsvTable:
+    names = tuple(sorted({name for one in series for name, _ in one.labels}))
     for name in (TIME, VALUE):
         if name in names:
             raise ConfigurationError(
@@ -93,7 +93,7 @@ def _table(found: list[RangeSeries], *, like: str) -> CsvTable:
                 f'label_replace(QUERY, "{name}_label", "$1", "{name}", "(.*)") and remove it with `without ({name})`'
             )
     table = CsvTable(labels=list(names), columns=[names])
-    for one in found:
+    for one in series:
         key = _key(one.labels, names)
         for seconds, value in zip(one.seconds.tolist(), one.values.tolist(), strict=True):
             table.infinite += math.isinf(value)

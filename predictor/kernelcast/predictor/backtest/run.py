@@ -108,9 +108,9 @@ def forecasts(
     """
     lead = options.ahead.intervals(batch.interval_seconds)
     levels = sorted({LOWER, UPPER, *options.levels, *(SCORED_LEVELS if scored else ())})
-    found = forecast(batch.panel, lead, levels, batch.seasons, models)
-    quantiles = {level: lagged(values, lead) for level, values in zip(levels, found.quantiles, strict=True)}
-    return RowForecasts(lagged(found.center, lead), quantiles)
+    panel_forecast = forecast(batch.panel, lead, levels, batch.seasons, models)
+    quantiles = {level: lagged(values, lead) for level, values in zip(levels, panel_forecast.quantiles, strict=True)}
+    return RowForecasts(lagged(panel_forecast.center, lead), quantiles)
 
 
 def futures(batch: SeriesBatch, options: BacktestOptions, models: FittedPanel | None = None) -> list[Future]:

@@ -64,10 +64,10 @@ class CsvTable:
 
     def series(self) -> dict[SeriesKey, list[int]]:
         """Return the numbers of the rows of each series, in input order."""
-        found: dict[SeriesKey, list[int]] = {}
+        numbers: dict[SeriesKey, list[int]] = {}
         for number, key in enumerate(self.keys):
-            found.setdefault(key, []).append(number)
-        return found
+            numbers.setdefault(key, []).append(number)
+        return numbers
 
     def time_spellings(self) -> dict[int, str]:
         """A timestamp of each file, as it was written, by number of the file."""

@@ -57,8 +57,8 @@ _LEVELS: Final[tuple[tuple[Feature, Metric], ...]] = (
 
 def levels(seen: Observed) -> Columns:
     """Metrics that are features as they are."""
-    found = {feature: seen.get(metric) for feature, metric in _LEVELS}
-    return {feature: FeatureColumn.plain(seen.now(values)) for feature, values in found.items() if values is not None}
+    known = {feature: seen.get(metric) for feature, metric in _LEVELS}
+    return {feature: FeatureColumn.plain(seen.now(values)) for feature, values in known.items() if values is not None}
 
 
 def counters(seen: Observed) -> Columns:
@@ -223,9 +223,11 @@ def telemetry(seen: Observed) -> Columns:
     own = silent.min(axis=0)
     nothing = np.full(len(seen), np.nan)
     lost = np.zeros(len(seen))
-    for one in silent:
-        was_there = np.isfinite(one)
-        lost += was_there & (one >= _STALLED) & (own < _STALLED) & (_least_of_others(one, node) <= 2)
+    for metric_values in silent:
+        was_there = np.isfinite(metric_values)
+        lost += (
+            was_there & (metric_values >= _STALLED) & (own < _STALLED) & (_least_of_others(metric_values, node) <= 2)
+        )
     others = _least_of_others(own, node)
     return {
         Feature.SILENT_INTERVALS: FeatureColumn(np.where(np.isfinite(own), own, np.nan), own, others, _span(seen)),
@@ -273,11 +275,13 @@ def _power_effect(blocks: Floats, watts: Floats) -> Floats:
     count = np.maximum(both.sum(axis=1, keepdims=True), 1)
     time = np.broadcast_to(np.arange(blocks.shape[1], dtype=np.float64), blocks.shape)
     heat, load, time = (
-        np.where(both, one - np.where(both, one, 0.0).sum(axis=1, keepdims=True) / count, 0.0)
-        for one in (blocks, watts, time)
+        np.where(both, series - np.where(both, series, 0.0).sum(axis=1, keepdims=True) / count, 0.0)
+        for series in (blocks, watts, time)
     )
     own = (time**2).sum(axis=1, keepdims=True)
-    heat, load = (one - time * (one * time).sum(axis=1, keepdims=True) / np.maximum(own, 1e-9) for one in (heat, load))
+    heat, load = (
+        series - time * (series * time).sum(axis=1, keepdims=True) / np.maximum(own, 1e-9) for series in (heat, load)
+    )
     ridge = _POWER_RIDGE_W**2 * count[:, 0]
     gain = np.maximum((heat * load).sum(axis=1) / ((load**2).sum(axis=1) + ridge), 0.0)
     present = row_medians(watts[:, -12:])

@@ -77,8 +77,8 @@ class FoundCause:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Result for one row.
+class RowCauses:
+    """Causes of one row, or the reason for none.
 
     Attributes:
         causes: In the order of precedence, each once; empty where there is none.
@@ -90,7 +90,7 @@ class Found:
 
     def first_of(self, causes: frozenset[Cause]) -> FoundCause | None:
         """The first of some causes."""
-        return next((found for found in self.causes if found.cause in causes), None)
+        return next((cause for cause in self.causes if cause.cause in causes), None)
 
 
 @dataclass(slots=True)
@@ -105,11 +105,11 @@ class _Row:
             return
         if rule.topic is not None:
             self.topics.add(rule.topic)
-        if rule.result not in [one.result for one in self.rules]:
+        if rule.result not in [held.result for held in self.rules]:
             self.rules.append(rule)
 
 
-def find(rows: FeatureRows, rules: Sequence[Rule] = RULES) -> list[Found]:
+def find(rows: FeatureRows, rules: Sequence[Rule] = RULES) -> list[RowCauses]:
     """Find the causes of each row.
 
     Args:
@@ -121,8 +121,8 @@ def find(rows: FeatureRows, rules: Sequence[Rule] = RULES) -> list[Found]:
         for number in _holding(rows, rule):
             held[number].add(rule)
     known = _known(rows).tolist()
-    nothing = {True: Found(reason=Excuse.NORMAL), False: Found(reason=Excuse.NO_DATA)}
-    return [_found(rows, number, row) if row.rules else nothing[known[number]] for number, row in enumerate(held)]
+    nothing = {True: RowCauses(reason=Excuse.NORMAL), False: RowCauses(reason=Excuse.NO_DATA)}
+    return [_causes_of(rows, number, row) if row.rules else nothing[known[number]] for number, row in enumerate(held)]
 
 
 def _known(rows: FeatureRows) -> Bools:
@@ -143,8 +143,8 @@ def _holding(rows: FeatureRows, rule: Rule) -> list[int]:
         result &= _satisfied(column.figure, condition)
         if not result.any():
             return []
-    found: list[int] = np.flatnonzero(result).tolist()
-    return found
+    holding: list[int] = np.flatnonzero(result).tolist()
+    return holding
 
 
 def _satisfied(figure: Floats, condition: Condition) -> Bools:
@@ -159,7 +159,7 @@ def _satisfied(figure: Floats, condition: Condition) -> Bools:
             return known & np.isin(figure, sorted(condition.members))
 
 
-def _found(rows: FeatureRows, number: int, row: _Row) -> Found:
+def _causes_of(rows: FeatureRows, number: int, row: _Row) -> RowCauses:
     """The causes of a row for which a rule holds, else the first reason why there is none."""
     causes = tuple(
         FoundCause(rule.result, Severity.PAGE if rule.page else Severity.TICKET, _evidence(rows, number, rule))
@@ -167,9 +167,9 @@ def _found(rows: FeatureRows, number: int, row: _Row) -> Found:
         if isinstance(rule.result, Cause)
     )
     if causes:
-        return Found(causes)
+        return RowCauses(causes)
     excuses = [rule.result for rule in row.rules if isinstance(rule.result, Excuse)]
-    return Found(reason=excuses[0])
+    return RowCauses(reason=excuses[0])
 
 
 def _evidence(rows: FeatureRows, number: int, rule: Rule) -> tuple[FindingEvidence, ...]:

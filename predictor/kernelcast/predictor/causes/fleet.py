@@ -1,6 +1,6 @@
 """Compares a kernel on a GPU with the baselines that the other nodes of the fleet have shared.
 
-`cycle.causes.fleet_comparison` calls it once per block. A GPU that was slow from its first minute has no past that
+`cycle.faults.fleet_comparison` calls it once per block. A GPU that was slow from its first minute has no past that
 shows it; the same kernel on the other nodes does.
 """
 
@@ -111,12 +111,12 @@ def references(
         baselines: The shared baselines by key.
         oldest_ns: Older parts do not count.
     """
-    found: dict[NodeKernel, Reference | None] = {}
-    for one in members:
-        if one not in found:
-            shared = baselines.get(one.key)
-            found[one] = None if shared is None else reference(shared, one, oldest_ns=oldest_ns)
-    return [found[one] for one in members]
+    by_member: dict[NodeKernel, Reference | None] = {}
+    for member in members:
+        if member not in by_member:
+            shared = baselines.get(member.key)
+            by_member[member] = None if shared is None else reference(shared, member, oldest_ns=oldest_ns)
+    return [by_member[member] for member in members]
 
 
 def slow_from_birth(own_seconds: Floats, bar_seconds: Floats) -> Bools:

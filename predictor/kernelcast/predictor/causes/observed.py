@@ -1,6 +1,6 @@
 """Input of the features: metrics of GPUs or of kernels on them, on one grid, and facts about their surroundings.
 
-`cycle.causes` and `backtest.causes` fill it; `device_features` and `program_features` read it.
+`cycle` and `backtest.causes` fill it; `device_features` and `program_features` read it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class Around:
         programs: Shape (n, t), programs on the GPU.
         siblings: Shape (n, k, t), durations of other kernels on the same GPU; NaN for former versions and missing ones.
         group: Shape (n,), rows of one group are peers: GPUs of one model, in one program, with one kernel. Only the
-            benchmark of a fleet sets it; live, `cycle.causes.stragglers` compares workers.
+            benchmark of a fleet sets it; live, `cycle.faults.stragglers` compares workers.
         fleet: Shape (n,), usual duration on other nodes; NaN for none.
         clock: Shape (n,), usual SM clock of the GPU under load; NaN where it is not known.
         fleet_clock: Shape (n,), usual SM clock of the GPUs of other nodes under load; NaN where it is not known.
@@ -80,9 +80,9 @@ class Observed:
 
     def limit(self, metric: Metric, limit: Metric) -> Floats | None:
         """Limit of a metric, shape (n,): the one that a person set, else the newest value of another metric."""
-        found = self.around.limits.get(metric.prometheus_name)
-        if found is not None:
-            return found
+        limits = self.around.limits.get(metric.prometheus_name)
+        if limits is not None:
+            return limits
         values = self.get(limit)
         return None if values is None else row_last(values)
 

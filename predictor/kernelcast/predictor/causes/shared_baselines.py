@@ -129,7 +129,7 @@ class SharedBaselines:
         with self._lock:
             self._refill(now_ns)
             self._expire(now_ns)
-            found = []
+            due = []
             for key in list(self._due):
                 if self._allowance < 1:
                     break
@@ -137,9 +137,9 @@ class SharedBaselines:
                 known = self._counting(self._known.get(key), now_ns)
                 if self._is_missing(key, known, now_ns):
                     self._allowance -= 1
-                    found.append((key, known))
+                    due.append((key, known))
                 self._keep(key, known)
-            return found
+            return due
 
     def undelivered(self, key: str) -> None:
         """Record that Kafka did not take a record; it is written again."""
@@ -148,13 +148,13 @@ class SharedBaselines:
             if key in self._known:
                 self._due[key] = None
 
-    def _add(self, key: str, found: KernelBaseline) -> bool:
+    def _add(self, key: str, baseline: KernelBaseline) -> bool:
         """Merge parts into a known or new baseline; False where there are too many baselines."""
         before = self._known.get(key)
         if before is None and len(self._known) >= MAX_BASELINES:
             self.refused[RefusedBaseline.FULL] += 1
             return False
-        self._known[key] = merge(before or replace(found, nodes=()), found)
+        self._known[key] = merge(before or replace(baseline, nodes=()), baseline)
         return True
 
     def _is_missing(self, key: str, known: KernelBaseline | None, now_ns: int) -> bool:
@@ -189,22 +189,26 @@ class SharedBaselines:
         if now_ns - self._expired_ns < HOUR_NS:
             return
         self._expired_ns = now_ns
-        self._due |= {key: None for key, one in self._known.items() if self._counting(one, now_ns) is None}
+        self._due |= {key: None for key, baseline in self._known.items() if self._counting(baseline, now_ns) is None}
 
 
-def _is_too_long(one: KernelBaseline) -> bool:
-    names = "".join(part.hostname + part.program + part.code_version for part in one.nodes)
-    longest = max(map(len, (one.kernel, one.configuration, one.device_model)))
+def _is_too_long(baseline: KernelBaseline) -> bool:
+    names = "".join(part.hostname + part.program + part.code_version for part in baseline.nodes)
+    longest = max(map(len, (baseline.kernel, baseline.configuration, baseline.device_model)))
     return len(names.encode()) > MAX_NAME_BYTES or longest > MAX_TEXT_CHARACTERS
 
 
 def _is_news(before: KernelBaseline | None, part: NodeBaseline) -> bool:
     """Whether a part is to be shared, given the known parts of its kernel."""
-    own = None if before is None else next((one for one in before.nodes if one.hostname == part.hostname), None)
+    own = (
+        None
+        if before is None
+        else next((known_part for known_part in before.nodes if known_part.hostname == part.hostname), None)
+    )
     if own is not None:
         waits_ns = CHANGE_NS if changed(own, part) else RENEW_NS
         return part.time_ns - own.time_ns >= waits_ns
     if before is None or len(before.nodes) < MAX_NODES:
         return True
     # As many nodes as a record takes; another one replaces the one that was not renewed for the longest time.
-    return part.time_ns - min(one.time_ns for one in before.nodes) >= RENEW_NS
+    return part.time_ns - min(known_part.time_ns for known_part in before.nodes) >= RENEW_NS

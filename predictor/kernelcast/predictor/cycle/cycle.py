@@ -1,8 +1,8 @@
 """One cycle over all series: detector, claims of earlier cycles, then the publication.
 
-`Engine.run_cycle` runs a cycle every `sweep_every_seconds`; the report goes to `publish` and `findings`. The stages are
-objects of this folder: `Regimes`, `Detection`, `Claims` and `Publication`. Panels are copied out of
-the windows in chunks, so that the thread which reads Kafka waits for the lock for milliseconds only.
+`Engine.run_cycle` runs a cycle every `sweep_every_seconds`; its report has predictions for `publish` and candidates for
+`alarms`. The stages are objects of this folder: `Regimes`, `Detection`, `Claims` and `Publication`. Panels are copied
+out of the windows in chunks, so that the thread which reads Kafka waits for the lock for milliseconds only.
 """
 
 import threading
@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.cycle.claims import Claims
 from kernelcast.predictor.cycle.deep_fits import DeepFits
 from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
@@ -21,7 +22,6 @@ from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleRepo
 from kernelcast.predictor.cycle.program_changes import ProgramChanges, TrialBlocks
 from kernelcast.predictor.cycle.publication import Publication
 from kernelcast.predictor.cycle.regimes import Regimes
-from kernelcast.predictor.cycle.scores.claims import Claims
 from kernelcast.predictor.forecasting.deep.pool import Pool
 from kernelcast.predictor.series.attributes import SeriesAttributes
 from kernelcast.predictor.series.changes import ChangePoints
@@ -44,10 +44,10 @@ class Cycle:
         attributes: Of all rows.
         histories: Blocks of all rows.
         regimes: Number of each row's regime, besides its process and its code version.
-        detection: The detector and its memory.
+        detection: The detector and its state.
         degradations: Breaches as they are published.
-        scores: Coverage of past forecasts by metric.
-        outcomes: Scores of everything that is published, by class and horizon.
+        coverage: Coverage of past forecasts by metric.
+        row_scores: Scores of everything that is published, by class and horizon.
         deploys: Kernels that a deploy made slower.
         fleet: Comparison of GPUs with the other nodes of the fleet.
         deep: Models that statsmodels fits; None where that is switched off.
@@ -83,7 +83,7 @@ class Cycle:
         self.deep = DeepFits(pool, settings.deep.fits_per_block) if pool is not None else None
         self._forecasts = Forecasts(self.histories, self.block_seconds, self.deep)
         self._claims = Claims(source, self.detection, self.block_seconds)
-        self.scores, self.outcomes = self._claims.scores, self._claims.outcomes
+        self.coverage, self.row_scores = self._claims.coverage, self._claims.row_scores
         self._publication = Publication(source, self.detection, self._claims, self._forecasts, self._timer)
         self.degradations, self.deploys = self._publication.degradations, self._publication.deploys
         self.fleet = self._publication.fleet
@@ -102,9 +102,9 @@ class Cycle:
         rows, newest = self._live(now_seconds)
         self.histories.advance(rows)
         while self._refilled:
-            self.detection.memory.evaluate_again(self._refilled.pop())
+            self.detection.state.evaluate_again(self._refilled.pop())
         while self._silent:
-            self.detection.memory.reset(self._silent.pop())
+            self.detection.state.reset(self._silent.pop())
         # Before their use: a change that cannot be used must not end each later cycle.
         self._unused = ProgramChanges()
         before = self.detection.regimes_begun
@@ -133,14 +133,14 @@ class Cycle:
 
     def forecast_of(self, row: int) -> SeriesForecast | None:
         """The forecast of a row from its newest or second newest block; None without one."""
-        found = self._forecasts.get(row, int(self.detection.memory.generation[row]))
+        forecast = self._forecasts.get(row, int(self.detection.state.generation[row]))
         newest_block = int(self._windows.newest[row]) // self.histories.block_intervals - 1
-        return found if found is not None and newest_block - 1 <= found.block else None
+        return forecast if forecast is not None and newest_block - 1 <= forecast.block else None
 
     def bounds_of(self, row: int) -> dict[float, Bounds]:
         """Bounds of that forecast as they are published, by horizon in seconds."""
-        found = self.forecast_of(row)
-        return self._publication.bounds(row, found) if found is not None else {}
+        forecast = self.forecast_of(row)
+        return self._publication.bounds(row, forecast) if forecast is not None else {}
 
     def abstention_of(self, row: int) -> Abstention | None:
         """The reason for publishing nothing about a kernel whose alert fires; None where it is published."""
@@ -155,7 +155,7 @@ class Cycle:
         """Describe rows that are new, and forget the series that had them before; call it under the lock."""
         self.attributes.sync(rows, self._windows)
         self.regimes.grow(int(rows.max(initial=-1)) + 1)
-        self.regimes.clear(self.detection.memory.sync(rows, self._windows.generation[rows]))
+        self.regimes.clear(self.detection.state.sync(rows, self._windows.generation[rows]))
 
     def saved_regimes(self, rows: Ints) -> Floats:
         """Regimes of rows, for a snapshot; see `Regimes.saved`."""
@@ -167,13 +167,13 @@ class Cycle:
         self._program_regimes.restore(rows, saved)
 
     def saved_alarms(self, rows: Ints) -> Ints:
-        """State of the alerts of rows, for a snapshot; see `DetectorMemory.saved_alarms`."""
-        return self.detection.memory.saved_alarms(rows, self._windows.generation[rows])
+        """State of the alerts of rows, for a snapshot; see `DetectorState.saved_alarms`."""
+        return self.detection.state.saved_alarms(rows, self._windows.generation[rows])
 
     def restore_alarms(self, rows: Ints, saved: Ints) -> None:
         """Restore what `saved_alarms` returned; call it under the lock."""
         self.sync(rows)
-        self.detection.memory.restore_alarms(rows, saved)
+        self.detection.state.restore_alarms(rows, saved)
 
     def _apply_settings(self) -> None:
         settings, self._pending = self._pending, None

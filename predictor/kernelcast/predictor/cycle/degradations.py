@@ -29,9 +29,9 @@ class Degradations:
     def answered(self, rows: Ints) -> Bools:
         """Whether the history of each row carries each horizon, and the row has it, shape (n, h)."""
         every = np.array(self.detection.horizons_seconds)
-        reach = self.detection.memory.reach[rows]
+        reach = self.detection.state.reach[rows]
         reach_seconds = reach * self.block_seconds * self.attributes.settings.judge.max_extrapolation
-        carried = (every <= reach_seconds[:, None]) & self.detection.memory.answered[rows]
+        carried = (every <= reach_seconds[:, None]) & self.detection.state.answered[rows]
         # A forecast without a limit is limited by the errors that it needs.
         carried |= ~self.attributes.judged[rows][:, None]
         answered: Bools = self.attributes.asked(rows, self.detection.horizons_seconds) & carried
@@ -48,36 +48,36 @@ class Degradations:
 
     def probability(self, row: int) -> dict[float, float]:
         """Probability of a breach within each horizon in seconds that the history carries; 1 if the limit is passed."""
-        memory, every = self.detection.memory, self.detection.horizons_seconds
-        if memory.has_passed(row):
+        state, every = self.detection.state, self.detection.horizons_seconds
+        if state.has_passed(row):
             return dict.fromkeys(self.horizons(row), 1.0)
-        found = {each: float(memory.probability[row, every.index(each)]) for each in self.carried(row)}
-        return {each: value for each, value in found.items() if np.isfinite(value)}
+        carried = {each: float(state.probability[row, every.index(each)]) for each in self.carried(row)}
+        return {each: value for each, value in carried.items() if np.isfinite(value)}
 
     def seconds(self, row: int) -> dict[float, float]:
         """Time until a share of the probability has reached the limit, by that share; 0 if the limit is passed.
 
         Times beyond the horizons that the history carries are absent.
         """
-        memory, scale = self.detection.memory, self.detection.seconds_scale
-        if memory.has_passed(row):
+        state, scale = self.detection.state, self.detection.seconds_scale
+        if state.has_passed(row):
             return dict.fromkeys(QUANTILES, 0.0)
         longest = max(self.carried(row), default=0.0)
-        times = zip(QUANTILES, memory.seconds[row].tolist(), strict=True)
+        times = zip(QUANTILES, state.seconds[row].tolist(), strict=True)
         return {quantile: seconds * scale for quantile, seconds in times if seconds * scale <= longest}
 
-    def of(self, row: int, found: FoundCause) -> Degradation:
+    def of(self, row: int, cause: FoundCause) -> Degradation:
         """The degradation of a row whose cause is known."""
-        memory = self.detection.memory
-        passed = memory.has_passed(row)
+        state = self.detection.state
+        passed = state.has_passed(row)
         return Degradation(
-            cause=found.cause,
-            severity=found.severity,
-            evidence=found.evidence,
-            threshold=float(memory.limit[row]),
+            cause=cause.cause,
+            severity=cause.severity,
+            evidence=cause.evidence,
+            threshold=float(state.limit[row]),
             probability=self.probability(row),
             seconds=self.seconds(row),
             passed=passed,
-            crossed_ns=int(memory.crossed_ns[row]),
-            firing=passed or bool(memory.firing[row]),
+            crossed_ns=int(state.crossed_ns[row]),
+            firing=passed or bool(state.firing[row]),
         )

@@ -1,6 +1,6 @@
 """Evaluates all series that have a limit: at the end of each block the detector, in between whether a limit is passed.
 
-`Cycle.run` runs it; results are in `DetectorMemory`, from which `Publication`, `Claims` and `explain` read them. Time
+`Cycle.run` runs it; results are in `DetectorState`, from which `Publication`, `Claims` and `explain` read them. Time
 is event time: each row is evaluated at the ends of its own blocks, in order, whenever they arrive. The detector counts
 seconds of which its block has 300; `seconds_scale` converts to event time where blocks are shorter.
 """
@@ -13,9 +13,9 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Ints
 from kernelcast.predictor.cycle import programs
-from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.cycle.detector_state import DetectorState
 from kernelcast.predictor.cycle.panels import LEAST_BLOCKS, PanelSource
-from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.detector import Evaluation
 from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions, limit_passed, run
@@ -38,7 +38,7 @@ class Detection:
     """The detector over all rows. Only the thread that runs cycles uses it.
 
     Attributes:
-        memory: Result of the last evaluation of each row.
+        state: Result of the last evaluation of each row.
         regimes_begun: Rows for which a whole program began a new regime, so far.
     """
 
@@ -46,7 +46,7 @@ class Detection:
         self._source = source
         self._scale = source.histories.block_ns / NANOSECONDS_PER_SECOND / BLOCK_SECONDS
         self.horizons_seconds = source.attributes.all_horizons_seconds
-        self.memory = DetectorMemory(len(self.horizons_seconds))
+        self.state = DetectorState(len(self.horizons_seconds))
         self.regimes_begun = 0
         self._options = self._run_options()
         self._shared: Bools = np.zeros(1, np.bool_)
@@ -61,7 +61,7 @@ class Detection:
         horizons = self._source.attributes.all_horizons_seconds
         if horizons != self.horizons_seconds:
             self.horizons_seconds = horizons
-            self.memory.set_horizons(len(horizons))
+            self.state.set_horizons(len(horizons))
         self._options = self._run_options()
 
     def run(self, rows: Ints, newest: Ints, known_versions: Bools) -> Ints:
@@ -75,23 +75,23 @@ class Detection:
         Returns:
             The rows that were evaluated.
         """
-        memory = self.memory
+        state = self.state
         self._shared = programs.shared_devices(self._source.attributes, rows)
         ended = newest // self._source.histories.block_intervals - 1
-        steps = np.clip(ended - memory.evaluated[rows], 0, CATCH_UP_BLOCKS)
-        first = memory.evaluated[rows] == EMPTY
+        steps = np.clip(ended - state.evaluated[rows], 0, CATCH_UP_BLOCKS)
+        first = state.evaluated[rows] == EMPTY
         for chosen, block, count in _groups(ended, steps):
             for begin in range(0, len(chosen), CHUNK_ROWS):
                 part = chosen[begin : begin + CHUNK_ROWS]
                 self._evaluate(rows[part], block, count, known_versions[part])
-            fires = memory.firing[rows[chosen]] | memory.beyond[rows[chosen]]
+            fires = state.firing[rows[chosen]] | state.beyond[rows[chosen]]
             self._date(rows[chosen[first[chosen] & fires]], block)
         self._watch_limits(rows, newest)
         evaluated: Ints = rows[steps > 0]
         return evaluated
 
     def _evaluate(self, rows: Ints, block: int, count: int, known_versions: Bools) -> None:
-        source, memory = self._source, self.memory
+        source, state = self._source, self.state
         traits = self._traits(rows)
         blocks = source.blocks(rows, block, known_versions=known_versions)
         if self._begin_regimes(rows, blocks, block):
@@ -99,25 +99,25 @@ class Detection:
         known = np.isfinite(blocks.mean)
         length = known.shape[1]
         own = source.attributes.kernel[rows] & np.isnan(traits.limit)
-        held = np.where(memory.firing[rows] & own, memory.baseline[rows], np.nan)
+        held = np.where(state.firing[rows] & own, state.baseline[rows], np.nan)
         ends = range(max(length - count + 1, 1), length + 1)
         options = replace(self._options, asked=source.attributes.asked(rows, self.horizons_seconds))
-        moments = run(blocks, traits, options, ends=ends, alarms=memory.alarms(rows), held=held)
+        moments = run(blocks, traits, options, ends=ends, alarms=state.alarms(rows), held=held)
         for moment in moments:
-            memory.keep(rows, block - (length - moment.end), moment)
-        memory.probability[np.ix_(rows, self._too_far)] = np.nan
-        memory.value[rows] = np.where(known[:, -1], blocks.mean[:, -1], memory.value[rows])
-        memory.reach[rows] = history_length(known)
-        memory.known_blocks[rows] = known.sum(axis=1)
-        memory.process[rows] = blocks.process[:, -1]
-        memory.baseline[rows] = np.where(own, moment.found.limit / traits.baseline_ratio, np.nan)
+            state.keep(rows, block - (length - moment.end), moment)
+        state.probability[np.ix_(rows, self._too_far)] = np.nan
+        state.value[rows] = np.where(known[:, -1], blocks.mean[:, -1], state.value[rows])
+        state.reach[rows] = history_length(known)
+        state.known_blocks[rows] = known.sum(axis=1)
+        state.process[rows] = blocks.process[:, -1]
+        state.baseline[rows] = np.where(own, moment.found.limit / traits.baseline_ratio, np.nan)
         self._abstain(rows, moment.found)
 
     def _date(self, rows: Ints, block: int) -> None:
         """Find the begin of alerts in a history that was there before this process, such as one from Prometheus."""
         if not len(rows):
             return
-        source, memory = self._source, self.memory
+        source, state = self._source, self.state
         blocks = source.blocks(rows, block, known_versions=np.zeros(len(rows), np.bool_))
         length = blocks.mean.shape[1]
         options = replace(self._options, asked=source.attributes.asked(rows, self.horizons_seconds))
@@ -126,26 +126,26 @@ class Detection:
         for moment in run(blocks, self._traits(rows), options, ends=ends, alarms=AlarmState.quiet(len(rows))):
             for dates, holds in ((begun, moment.alarms.firing | moment.found.beyond), (passed, moment.found.beyond)):
                 dates[:] = np.where(holds, np.where(dates == 0, moment.end, dates), 0)
-        for dates, times_ns in ((begun, memory.since_ns), (passed, memory.crossed_ns)):
+        for dates, times_ns in ((begun, state.since_ns), (passed, state.crossed_ns)):
             found_ns = (block - length + dates + 1) * source.histories.block_ns
             earlier = (dates > 0) & ((times_ns[rows] == 0) | (found_ns < times_ns[rows]))
             times_ns[rows[earlier]] = found_ns[earlier]
 
-    def _abstain(self, rows: Ints, found: Evaluation) -> None:
+    def _abstain(self, rows: Ints, evaluation: Evaluation) -> None:
         """Withdraw probabilities of series that are too short, or too noisy to have a usual value."""
-        memory, kernel = self.memory, self._source.attributes.kernel[rows]
+        state, kernel = self.state, self._source.attributes.kernel[rows]
         limits = self._source.settings.judge
-        memory.wide[rows] = kernel & ((found.trend.noise > limits.wide_baseline_ratio) | found.erratic)
-        memory.silence(rows[memory.wide[rows]])
-        short = rows[(memory.known_blocks[rows] < MIN_BLOCKS) & ~memory.beyond[rows]]
-        memory.probability[short], memory.seconds[short] = np.nan, np.inf
-        memory.near[short] = memory.far[short] = 0
-        memory.firing[short] = False
+        state.wide[rows] = kernel & ((evaluation.trend.noise > limits.wide_baseline_ratio) | evaluation.erratic)
+        state.silence(rows[state.wide[rows]])
+        short = rows[(state.known_blocks[rows] < MIN_BLOCKS) & ~state.beyond[rows]]
+        state.probability[short], state.seconds[short] = np.nan, np.inf
+        state.near[short] = state.far[short] = 0
+        state.firing[short] = False
 
     def _begin_regimes(self, rows: Ints, blocks: SeriesBlocks, block: int) -> bool:
         """Begin a regime for programs most of whose kernels moved at once without another explanation."""
-        source, memory = self._source, self.memory
-        baseline = np.where(source.attributes.kernel[rows], memory.baseline[rows], np.nan)
+        source, state = self._source, self.state
+        baseline = np.where(source.attributes.kernel[rows], state.baseline[rows], np.nan)
         if np.isfinite(baseline).sum() < programs.MANY_KERNELS:
             return False
         number = source.attributes.program[rows]
@@ -171,13 +171,13 @@ class Detection:
         self._source.regimes.grow(int(rows.max(initial=-1)) + 1)
         regime = self._source.regimes.latest(rows) + 1
         self._source.regimes.put(rows, np.full(len(rows), block), regime)
-        self.memory.baseline[rows] = np.nan
-        self.memory.silence(rows)
+        self.state.baseline[rows] = np.nan
+        self.state.silence(rows)
 
     def shared(self, rows: Ints) -> Bools:
         """Whether several programs have kernels on the GPU of each row, shape (n,)."""
-        found: Bools = self._shared[self._source.attributes.device[rows]]
-        return found
+        shared: Bools = self._shared[self._source.attributes.device[rows]]
+        return shared
 
     def clock_fell(self, rows: Ints, newest: Ints, which: Bools) -> Bools:
         """Whether the clock of each row's GPU is or was lower than usual during its newest block of intervals.
@@ -202,27 +202,27 @@ class Detection:
 
     def _watch_limits(self, rows: Ints, newest: Ints) -> None:
         """Set `passed`: the limit of the last evaluation, or an absolute one, is passed by the newest intervals."""
-        source, memory = self._source, self.memory
+        source, state = self._source, self.state
         for begin in range(0, len(rows), CHUNK_ROWS):
             part = rows[begin : begin + CHUNK_ROWS]
             traits = self._traits(part)
             mean = source.recent_mean(part, newest[begin : begin + CHUNK_ROWS])
-            replaced = (source.present_process(part) != memory.process[part])[:, None]
-            limit = np.where(np.isfinite(traits.limit), traits.limit, memory.limit[part])
+            replaced = (source.present_process(part) != state.process[part])[:, None]
+            limit = np.where(np.isfinite(traits.limit), traits.limit, state.limit[part])
             # What a program reserves at its start is known with the first evaluation.
-            silent = memory.silent[part] | (traits.reserves & (memory.known_blocks[part] < MIN_BLOCKS))
+            silent = state.silent[part] | (traits.reserves & (state.known_blocks[part] < MIN_BLOCKS))
             passed = limit_passed(mean[:, None], replaced, limit, silent, traits)[:, 0]
-            memory.limit[part] = limit
+            state.limit[part] = limit
             time_ns = newest[begin : begin + CHUNK_ROWS] * source.windows.interval_ns
             passed &= ~(source.trials.within(part, time_ns) | source.attributes.excused_now(part, time_ns))
-            memory.passed[part] = passed & ~memory.wide[part]
-            memory.value[part] = np.where(np.isfinite(mean), mean, memory.value[part])
+            state.passed[part] = passed & ~state.wide[part]
+            state.value[part] = np.where(np.isfinite(mean), mean, state.value[part])
 
     def _traits(self, rows: Ints) -> Traits:
         traits = self._source.traits(rows)
         # A companion without a value leaves the last limit in force.
         absolute = ~self._source.attributes.kernel[rows]
-        known = np.where(absolute & np.isnan(traits.limit), self.memory.limit[rows], traits.limit)
+        known = np.where(absolute & np.isnan(traits.limit), self.state.limit[rows], traits.limit)
         return replace(traits, limit=known)
 
     @property

@@ -75,8 +75,8 @@ class Forecasts:
 
     def get(self, row: int, generation: int) -> SeriesForecast | None:
         """The newest forecast of a row; None without one."""
-        found = self._kept.get(row)
-        return found if found is not None and found.generation == generation else None
+        forecast = self._kept.get(row)
+        return forecast if forecast is not None and forecast.generation == generation else None
 
     def due(self, rows: Ints, generations: Ints, blocks: Ints) -> Ints:
         """Places of the rows whose forecast does not rest on their newest block."""
@@ -92,7 +92,7 @@ class Forecasts:
         for place, (row, generation) in enumerate(zip(rows.tolist(), generations.tolist(), strict=True)):
             before = self.get(row, generation)
             own = {
-                horizon: found for horizon, values in bounds.items() if (found := _finite(values[place])) is not None
+                horizon: finite for horizon, values in bounds.items() if (finite := _finite(values[place])) is not None
             }
             expected = before.next_block if before is not None and before.block == block - 1 else None
             kept = {horizon: own[horizon] for horizon in horizons_seconds if horizon in own}
@@ -107,8 +107,8 @@ class Forecasts:
             del self._kept[next(iter(self._kept))]
 
     def _is_due(self, row: int, generation: int, block: int) -> bool:
-        found = self.get(row, generation)
-        return found is None or found.block != block
+        forecast = self.get(row, generation)
+        return forecast is None or forecast.block != block
 
     def _bounds(
         self, values: Floats, rows: Ints, generations: Ints, block: int, horizons_seconds: tuple[float, ...]

@@ -169,9 +169,9 @@ class PanelSource:
         with self.lock:
             others = self.attributes.companion(metric, rows, self.windows)
         wanted, place = np.unique(others, return_inverse=True)
-        found = read(np.maximum(wanted, 0))
-        found[wanted == NONE] = np.nan
-        values: Floats = found[place]
+        blocks = read(np.maximum(wanted, 0))
+        blocks[wanted == NONE] = np.nan
+        values: Floats = blocks[place]
         return values
 
     def _node(self, rows: Ints, newest: int, mean: Floats) -> Floats:

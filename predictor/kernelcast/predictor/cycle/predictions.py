@@ -1,6 +1,6 @@
 """Results of a cycle: predictions to be published, reasons for abstaining, and the cycle's cost.
 
-`Publication` fills them; `publish` and `findings` write them to Kafka, `measures` counts them.
+`Publication` fills them; `publish` writes predictions to Kafka, `alarms` takes candidates, `measures` counts all.
 """
 
 from collections import Counter
@@ -90,7 +90,7 @@ class CycleReport:
 
     Attributes:
         predictions: To be published.
-        findings: One for each series with an alert, and for each observed fault, for grouping and alarm control.
+        candidates: Candidate findings: one for each series with an alert, and for each observed fault.
         deploys_over: Programs of which no kernel is slower since a deploy any more, with the reason.
         programs: Program that runs alone on each GPU.
         time_ns: Event time of the cycle, later than that of the one before unless the hosts' clocks were set back;
@@ -107,7 +107,7 @@ class CycleReport:
     """
 
     predictions: list[Prediction] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    candidates: list[Finding] = field(default_factory=list)
     deploys_over: Mapping[str, EndReason] = field(default_factory=dict)
     programs: Mapping[DeviceKey, str] = field(default_factory=dict)
     time_ns: int = 0

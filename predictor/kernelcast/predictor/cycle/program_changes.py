@@ -74,21 +74,21 @@ class TrialBlocks:
         in_trial = self._places_in_trials(rows)
         if not in_trial:
             return panels
-        found = [panel.copy() for panel in panels]
+        masked_panels = [panel.copy() for panel in panels]
         for place in in_trial:
             for begin, end in self._spans[int(rows[place])]:
-                for panel in found:
+                for panel in masked_panels:
                     oldest = newest - panel.shape[1] + 1
                     panel[place, max(begin - oldest, 0) : max(end - oldest + 1, 0)] = np.nan
-        return found
+        return masked_panels
 
     def within(self, rows: Ints, newest_ns: Ints) -> Bools:
         """Whether the block of time up to an instant of each row reaches into a trial, shape (n,)."""
-        found = np.zeros(len(rows), np.bool_)
+        within_trial = np.zeros(len(rows), np.bool_)
         for place in self._places_in_trials(rows):
             block = int(newest_ns[place]) // self._block_ns
-            found[place] = any(begin <= block <= end + 1 for begin, end in self._spans[int(rows[place])])
-        return found
+            within_trial[place] = any(begin <= block <= end + 1 for begin, end in self._spans[int(rows[place])])
+        return within_trial
 
     def _places_in_trials(self, rows: Ints) -> list[int]:
         """Places of the rows that were in a trial."""
@@ -100,23 +100,23 @@ def kernels_of(program: str, named: str, rows: Ints, known: SeriesAttributes, wi
     number = known.program_number(program)
     if number == NONE:
         return []
-    found = []
+    kernels = []
     for row in rows[known.kernel[rows] & (known.program[rows] == number)].tolist():
         subject = windows.subject(row)
         if subject is not None and (not named or names_kernel(named, subject.label("kernel"))):
-            found.append(row)
-    return found
+            kernels.append(row)
+    return kernels
 
 
 def kernels_by_former(
     redeployed: Mapping[RunKey, Versions], rows: Ints, known: SeriesAttributes, windows: Windows
 ) -> Mapping[Versions, list[int]]:
     """Rows of kernels that run on other versions now, by those before; call it under the lock of the windows."""
-    found: defaultdict[Versions, list[int]] = defaultdict(list)
+    by_former: defaultdict[Versions, list[int]] = defaultdict(list)
     for program in dict.fromkeys(program for program, _ in redeployed):
         for row in kernels_of(program, "", rows, known, windows):
             subject = windows.subject(row)
             former = redeployed.get((program, subject.device)) if subject is not None else None
             if former is not None:
-                found[former].append(row)
-    return found
+                by_former[former].append(row)
+    return by_former

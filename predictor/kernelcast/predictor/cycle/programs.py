@@ -33,8 +33,8 @@ _USUAL_CLOCK: Final = 0.9
 
 def moved(level: Floats, baseline: Floats) -> Bools:
     """Whether each kernel is away from its usual duration, shape (n,)."""
-    found: Bools = np.abs(level / baseline - 1.0) > CHANGED_RATIO
-    return found
+    has_moved: Bools = np.abs(level / baseline - 1.0) > CHANGED_RATIO
+    return has_moved
 
 
 def moved_as_a_whole(program: Ints, changed: Bools, judged: Bools) -> Bools:
@@ -49,8 +49,8 @@ def moved_as_a_whole(program: Ints, changed: Bools, judged: Bools) -> Bools:
     kernels = np.bincount(program[judged], minlength=size)
     away = np.bincount(program[judged & changed], minlength=size)
     whole = (kernels >= MANY_KERNELS) & (away >= WIDE_SHARE * kernels)
-    found: Bools = judged & whole[program]
-    return found
+    moved_with_program: Bools = judged & whole[program]
+    return moved_with_program
 
 
 def shared_devices(attributes: SeriesAttributes, rows: Ints) -> Bools:
@@ -58,8 +58,8 @@ def shared_devices(attributes: SeriesAttributes, rows: Ints) -> Bools:
     mine = rows[attributes.kernel[rows]]
     pairs = np.unique(np.stack([attributes.device[mine], attributes.program[mine]], axis=1), axis=0)
     size = int(attributes.device[rows].max(initial=0)) + 1
-    found: Bools = np.bincount(pairs[:, 0], minlength=size) > 1
-    return found
+    is_shared: Bools = np.bincount(pairs[:, 0], minlength=size) > 1
+    return is_shared
 
 
 def alone_on_devices(attributes: SeriesAttributes, rows: Ints) -> dict[DeviceKey, str]:
@@ -85,8 +85,8 @@ def stepped(median: Floats, baseline: Floats) -> Bools:
     before = median.shape[1] - length - 2
     rows = np.arange(len(median))
     near = np.abs(median[rows, np.maximum(before, 0)] / baseline - 1.0) < _NEAR_RATIO
-    found: Bools = (length > 0) & (before >= 0) & near
-    return found
+    has_stepped: Bools = (length > 0) & (before >= 0) & near
+    return has_stepped
 
 
 def clock_fell(blocks: Floats, latest: Floats) -> Bools:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.cycle.causes.deploys import Deploys
 from kernelcast.predictor.cycle.detection import Detection
+from kernelcast.predictor.cycle.faults.deploys import Deploys
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.program_changes import ProgramChanges, kernels_by_former, kernels_of
 from kernelcast.predictor.series.windows import EMPTY
@@ -40,12 +40,12 @@ class Regimes:
 
     def saved(self, rows: Ints) -> Floats:
         """First interval of each row's regime, its baseline and an unused column, shape (n, 3)."""
-        source, memory = self._source, self._detection.memory
+        source, state = self._source, self._detection.state
         saved = np.tile([float(EMPTY), np.nan, np.nan], (len(rows), 1))
-        for place in np.flatnonzero(memory.holds(rows, source.windows.generation[rows])).tolist():
+        for place in np.flatnonzero(state.holds(rows, source.windows.generation[rows])).tolist():
             block = source.regimes.since(int(rows[place]))
             saved[place, 0] = EMPTY if block is None else block * source.histories.block_intervals
-            saved[place, 1] = memory.baseline[rows[place]]
+            saved[place, 1] = state.baseline[rows[place]]
         return saved
 
     def restore(self, rows: Ints, saved: Floats) -> None:
@@ -53,13 +53,13 @@ class Regimes:
         known = np.flatnonzero(saved[:, 0] > EMPTY / 2)
         blocks = saved[known, 0].astype(np.int64) // self._source.histories.block_intervals
         self._source.regimes.put(rows[known], blocks, np.ones(len(known), np.int64))
-        self._detection.memory.baseline[rows] = saved[:, 1]
+        self._detection.state.baseline[rows] = saved[:, 1]
 
     def _begin_versions(self, rows: Ints, newest: Ints, redeployed: Mapping[RunKey, Versions]) -> None:
         source = self._source
         with source.lock:
-            found = kernels_by_former(redeployed, rows, source.attributes, source.windows)
-        for former, mine in found.items():
+            by_former = kernels_by_former(redeployed, rows, source.attributes, source.windows)
+        for former, mine in by_former.items():
             self._begin_since_last_cycle(mine, rows, newest, former)
 
     def _begin_values(self, rows: Ints, newest: Ints, changes: ProgramChanges) -> None:

@@ -82,9 +82,9 @@ def _forecast(
 ) -> LeadForecast:
     filled, known = forward_filled(values), ~np.isnan(values)
     had = begun(values)
-    found = forecasts_of(methods, filled, had, lead, seasons)
+    forecasts = forecasts_of(methods, filled, had, lead, seasons)
     floor = lowest(filled)
-    center, since = combined(found, filled, known, lead)
+    center, since = combined(forecasts, filled, known, lead)
     if models:
         center = selected(center, at_least(models, floor), filled, known, lead)[0]
     quantiles = PastErrors(center, filled, known, lead).quantiles((*levels, *MIDDLE), since)
@@ -104,10 +104,10 @@ def forecasts_of(
         lead: Intervals from the origin to the forecast.
         seasons: Candidate lengths of seasons, intervals.
     """
-    found: dict[str, Floats] = {}
+    forecasts: dict[str, Floats] = {}
     for each in methods:
-        found |= each(filled, lead, seasons)
-    return found if had.all() else {name: np.where(had, values, np.nan) for name, values in found.items()}
+        forecasts |= each(filled, lead, seasons)
+    return forecasts if had.all() else {name: np.where(had, values, np.nan) for name, values in forecasts.items()}
 
 
 def row_groups(panel: Panel, seasons: Sequence[int]) -> Iterator[slice]:
@@ -132,16 +132,16 @@ def lowest(values: Floats) -> Floats:
     return np.where(np.minimum.accumulate(values, axis=1) >= 0, 0.0, -np.inf)
 
 
-def combined(found: Mapping[str, Floats], values: Floats, known: Bools, lead: int) -> tuple[Floats, Ints]:
+def combined(named: Mapping[str, Floats], values: Floats, known: Bools, lead: int) -> tuple[Floats, Ints]:
     """The weighted median of the methods, at every interval, and since when its methods can be used.
 
     Args:
-        found: Forecasts by method, each of shape (n, t); `NAIVE` among them.
+        named: Forecasts by method, each of shape (n, t); `NAIVE` among them.
         values: Shape (n, t), without gaps.
         known: Shape (n, t), where there was a value; only there an error counts.
         lead: Intervals from the origin to the forecast.
     """
-    forecasts, naive = np.stack(list(found.values())), list(found).index(NAIVE)
+    forecasts, naive = np.stack(list(named.values())), list(named).index(NAIVE)
     if forecasts.size >= LEAST_VALUES:
         from kernelcast.predictor.forecasting import machine_code  # noqa: PLC0415  small panels need no compiler
 
@@ -209,8 +209,8 @@ def weighted_median(values: Floats, weights: Floats) -> Floats:
     """
     shown = np.where(weights > 0, values, np.inf)
     half = weights.sum(axis=0) / 2
-    found = np.full(half.shape, np.inf)
+    medians = np.full(half.shape, np.inf)
     for value in shown:
         within = np.einsum("m...,m...->...", weights, shown <= value)
-        np.minimum(found, value, out=found, where=within >= half)
-    return np.where(np.isinf(found), values[0], found)
+        np.minimum(medians, value, out=medians, where=within >= half)
+    return np.where(np.isinf(medians), values[0], medians)

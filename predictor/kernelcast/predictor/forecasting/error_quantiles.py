@@ -62,12 +62,12 @@ class PastErrors:
             levels: Within 0..1.
             since: Shape (n, t), first origin whose error counts at each interval; None for all.
         """
-        found = np.full((len(levels), *self._errors.shape), np.nan)
+        values = np.full((len(levels), *self._errors.shape), np.nan)
         for begin, end in _updates(self._errors.shape[1]):
             offsets = self._offsets(begin, levels, since)
             now = slice(begin, end)
-            found[:, :, now] = self._center[:, now] + offsets[:, :, None] * self.scales[:, now]
-        return found
+            values[:, :, now] = self._center[:, now] + offsets[:, :, None] * self.scales[:, now]
+        return values
 
     def quantiles_at(self, place: int, levels: Sequence[float], since: Ints | None = None) -> Floats:
         """One column of `quantiles`, shape (levels, n); NaN for a place before the first."""
@@ -93,8 +93,8 @@ def unbiased(center: Floats, middle: Floats) -> Floats:
         center: Shape (...).
         middle: Quantiles at `MIDDLE`, shape (2, ...); NaN where too few errors are known.
     """
-    found: Floats = np.fmin(np.fmax(center, middle[0]), middle[1])
-    return found
+    clamped: Floats = np.fmin(np.fmax(center, middle[0]), middle[1])
+    return clamped
 
 
 def recent_sizes(errors: Floats) -> Floats:
@@ -109,8 +109,8 @@ def recent_sizes(errors: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         usual = np.cumsum(size, axis=1) / np.cumsum(known, axis=1)
         ratio = recent / usual
-    found: Floats = np.sqrt(np.clip(np.where(usual > 0, ratio, 1.0), 1 / LARGEST_RATIO, LARGEST_RATIO))
-    return found
+    sizes: Floats = np.sqrt(np.clip(np.where(usual > 0, ratio, 1.0), 1 / LARGEST_RATIO, LARGEST_RATIO))
+    return sizes
 
 
 def _updates(length: int) -> Iterator[tuple[int, int]]:

@@ -68,9 +68,9 @@ def combine(made: MethodForecasts, rule: WeightRule) -> tuple[Floats, Ints]:
 
 def medians(values: Floats, length: int, every: int = 1) -> Floats:
     """Return the result of `rolling.rolling_median`."""
-    found = np.empty(values.shape)
-    rolling_medians(np.ascontiguousarray(values), length, every, np.empty(length), found)
-    return found
+    medians = np.empty(values.shape)
+    rolling_medians(np.ascontiguousarray(values), length, every, np.empty(length), medians)
+    return medians
 
 
 @kernel
@@ -157,15 +157,15 @@ def _middle(forecasts: Floats, row: int, at: int, total: float, state: Floats) -
         now = state[_NOW, method]
         for other in range(methods):
             state[_WITHIN, other] += weight if now <= state[_NOW, other] else 0.0
-    found = np.inf
+    lowest = np.inf
     for method in range(methods):
         if state[_WITHIN, method] >= total / 2.0:
-            found = min(found, state[_NOW, method])
-    return forecasts[0, row, at] if found == np.inf else found
+            lowest = min(lowest, state[_NOW, method])
+    return forecasts[0, row, at] if lowest == np.inf else lowest
 
 
 @kernel
-def rolling_medians(values: Floats, length: int, every: int, window: Floats, found: Floats) -> None:
+def rolling_medians(values: Floats, length: int, every: int, window: Floats, medians: Floats) -> None:
     """Fill `found` with the result of `rolling.rolling_median`.
 
     Args:
@@ -173,7 +173,7 @@ def rolling_medians(values: Floats, length: int, every: int, window: Floats, fou
         length: Values in a window.
         every: Intervals from one median to the next.
         window: Shape (length,), overwritten: the newest values, in order.
-        found: Shape (n, t).
+        medians: Shape (n, t).
     """
     for row in range(values.shape[0]):
         for place in range(length):
@@ -183,7 +183,7 @@ def rolling_medians(values: Floats, length: int, every: int, window: Floats, fou
             _replace(window, length, values[row, max(at - length, 0)], values[row, at])
             if at % every == 0:
                 median = (window[(length - 1) // 2] + window[length // 2]) / 2.0
-            found[row, at] = median
+            medians[row, at] = median
 
 
 @routine

@@ -65,17 +65,17 @@ class BuiltIn:
                 phase, those by others after two cycles.
         """
         self._smooth()
-        found = dict(self._levels)
+        forecasts = dict(self._levels)
         for name, (phi, level, slope) in self._trends.items():
-            found[name] = level + slope * phi * (1 - phi**lead) / (1 - phi)
+            forecasts[name] = level + slope * phi * (1 - phi**lead) / (1 - phi)
         for season in seasons:
             first = 2 * season + lead - 1 if season > min(seasons) else -lead % season
             if season > 1 and values.shape[1] > first:
                 seasonal = self._seasonal(lead, season)
                 for each in seasonal.values():
                     each[:, :first] = np.nan
-                found |= seasonal
-        return found
+                forecasts |= seasonal
+        return forecasts
 
     def _smooth(self) -> None:
         """Compute the methods that know no season, for every lead."""
@@ -93,14 +93,14 @@ class BuiltIn:
     def _seasonal(self, lead: int, season: int) -> dict[str, Floats]:
         """Means of earlier seasons, alone and with a share of the present deviation from them."""
         profiles = {cycles: seasonal_mean(self._values, season, lead, cycles) for cycles in (1, 3, 4, 6)}
-        found = {f"season {season} mean of {cycles}": profiles[cycles].copy() for cycles in (1, 3, 6)}
+        forecasts = {f"season {season} mean of {cycles}": profiles[cycles].copy() for cycles in (1, 3, 6)}
         for cycles in DEVIATION_CYCLES:
             for alpha, share in REVERSIONS:
                 recent = self._deviation(season, cycles, alpha)
-                found[f"season {season} mean of {cycles} deviation {alpha} {share}"] = (
+                forecasts[f"season {season} mean of {cycles} deviation {alpha} {share}"] = (
                     profiles[cycles] + recent * share**lead
                 )
-        return found
+        return forecasts
 
     def _deviation(self, season: int, cycles: int, alpha: float) -> Floats:
         """The smoothed deviation from the mean of earlier seasons, at every interval."""

@@ -87,17 +87,17 @@ def forecast_leads(
             errors = PastErrors(center, filled, known, lead)
             last = unbiased(center[:, -1], errors.quantiles_at(panel.length - 1, MIDDLE, since))
             medians[rows, place] = np.maximum(last, floor[:, -1])
-            for found, end in ((quantiles, panel.length - 1), (due, panel.length - 1 - lead)):
-                found[:, rows, place] = np.maximum(errors.quantiles_at(end, levels, since), floor[:, max(end, 0)])
+            for target, end in ((quantiles, panel.length - 1), (due, panel.length - 1 - lead)):
+                target[:, rows, place] = np.maximum(errors.quantiles_at(end, levels, since), floor[:, max(end, 0)])
     return medians, quantiles, due
 
 
 def own_leads(leads: int) -> list[int]:
     """Leads whose weights and errors are computed."""
-    found = list(range(1, min(leads, EACH_LEAD) + 1))
-    while found[-1] < leads:
-        found.append(min(leads, int(found[-1] * GROWTH) + 1))
-    return found
+    own = list(range(1, min(leads, EACH_LEAD) + 1))
+    while own[-1] < leads:
+        own.append(min(leads, int(own[-1] * GROWTH) + 1))
+    return own
 
 
 def _path(
@@ -115,11 +115,11 @@ def _path(
     weights: dict[str, Floats] = {}
     shares: Floats = np.ones((len(values), 1))
     for lead in range(1, leads + 1):
-        found = forecasts_of(methods, filled, had, lead, seasons)
+        forecasts = forecasts_of(methods, filled, had, lead, seasons)
         if lead in own:
-            stacked = np.stack(list(found.values()))
-            weight = method_weights(stacked, list(found).index(NAIVE), filled, known, lead)
-            weights = dict(zip(found, weight[:, :, -1], strict=True))
+            stacked = np.stack(list(forecasts.values()))
+            weight = method_weights(stacked, list(forecasts).index(NAIVE), filled, known, lead)
+            weights = dict(zip(forecasts, weight[:, :, -1], strict=True))
             whole = weighted_median(stacked, weight)
             if models := fitted(lead):
                 whole, shares = selected(whole, at_least(models, floor), filled, known, lead)
@@ -127,8 +127,8 @@ def _path(
             errors = PastErrors(whole, filled, known, lead)
             quantiles = errors.quantiles_at(values.shape[1] - 1, (*levels, *MIDDLE), since)
             offsets[:, :, own.index(lead)] = quantiles - whole[:, -1]
-        last = np.stack([found[name][:, -1:] for name in weights if name in found])
-        present = np.stack([weights[name][:, None] for name in weights if name in found])
+        last = np.stack([forecasts[name][:, -1:] for name in weights if name in forecasts])
+        present = np.stack([weights[name][:, None] for name in weights if name in forecasts])
         fast = weighted_median(last, np.where(np.isnan(last), 0.0, present))
         center[:, lead - 1] = _shared([fast, *(each[:, -1:] for each in fitted(lead).values())], shares)
     floor = floor[:, -1:]
@@ -139,8 +139,8 @@ def _path(
 def _shared(forecasts: Sequence[Floats], shares: Floats) -> Floats:
     """Sum of forecasts of shape (n, 1), by their shares of shape (n, forecasts); one without a share may be NaN."""
     values = np.concatenate(forecasts, axis=1)
-    found: Floats = (np.where(shares > 0, values, 0.0) * shares).sum(axis=1)
-    return found
+    shared: Floats = (np.where(shares > 0, values, 0.0) * shares).sum(axis=1)
+    return shared
 
 
 def _between(offsets: Floats, own: Sequence[int], leads: int) -> Floats:

@@ -41,10 +41,10 @@ def begun(values: Floats) -> Bools:
 
 def lagged(values: Floats, lag: int) -> Floats:
     """The value `lag` intervals earlier, along the last axis; NaN where there is none."""
-    found = np.full_like(values, np.nan)
+    shifted = np.full_like(values, np.nan)
     if lag < values.shape[-1]:
-        found[..., lag:] = values[..., : values.shape[-1] - lag]
-    return found
+        shifted[..., lag:] = values[..., : values.shape[-1] - lag]
+    return shifted
 
 
 def exponential_mean(values: Floats, alpha: float) -> Floats:
@@ -88,7 +88,7 @@ def rolling_median(values: Floats, length: int, every: int = 1) -> Floats:
         from kernelcast.predictor.forecasting import machine_code  # noqa: PLC0415  small panels need no compiler
 
         return machine_code.medians(values, length, every)
-    found = np.empty_like(values)
+    result = np.empty_like(values)
     columns = -(-values.shape[1] // every)
     group = max(1, BYTES_AT_ONCE // (8 * length * columns))
     for begin in range(0, len(values), group):
@@ -97,8 +97,8 @@ def rolling_median(values: Floats, length: int, every: int = 1) -> Floats:
         # Faster than np.median: numpy sorts many short rows with vector instructions.
         ordered = np.sort(sliding_window_view(padded, length, axis=1)[:, ::every], axis=2)
         medians = (ordered[:, :, (length - 1) // 2] + ordered[:, :, length // 2]) / 2
-        found[begin : begin + group] = np.repeat(medians, every, axis=1)[:, : values.shape[1]]
-    return found
+        result[begin : begin + group] = np.repeat(medians, every, axis=1)[:, : values.shape[1]]
+    return result
 
 
 def seasonal_mean(values: Floats, season: int, lead: int, cycles: int) -> Floats:
@@ -106,9 +106,9 @@ def seasonal_mean(values: Floats, season: int, lead: int, cycles: int) -> Floats
     nearest = -(-lead // season)
     total, count = np.zeros_like(values), np.zeros_like(values)
     for cycle in range(nearest, nearest + cycles):
-        found = lagged(values, cycle * season - lead)
-        there = ~np.isnan(found)
-        total[there] += found[there]
+        earlier = lagged(values, cycle * season - lead)
+        there = ~np.isnan(earlier)
+        total[there] += earlier[there]
         count += there
     with np.errstate(invalid="ignore"):
         mean: Floats = total / count

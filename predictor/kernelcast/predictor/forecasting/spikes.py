@@ -45,9 +45,9 @@ def without_spikes(values: Floats) -> Floats:
     before, recent, here = filled[row, column - 2], filled[row, column - 1], filled[row, column]
     middle = np.maximum(np.minimum(before, recent), np.minimum(np.maximum(before, recent), here))
     spike = np.abs(here - middle) > _SPREADS * _usual_change(values, row.astype(np.int64), column.astype(np.int64))
-    found = values.copy()
-    found[row[spike], column[spike]] = middle[spike]
-    return found
+    replaced = values.copy()
+    replaced[row[spike], column[spike]] = middle[spike]
+    return replaced
 
 
 def _usual_change(values: Floats, row: Ints, column: Ints) -> Floats:

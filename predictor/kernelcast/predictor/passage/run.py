@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.local_time import LocalTime
-from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.calibration import Calibration
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS

@@ -1,6 +1,6 @@
 """Compares the workers of one program step by step: measurements in, findings out.
 
-`cycle.causes.stragglers` has one detector per program, whose steps are blocks; replays give the program's own steps.
+`cycle.faults.stragglers` has one detector per program, whose steps are blocks; replays give the program's own steps.
 A *course* is a series of slow steps of one worker.
 """
 

@@ -78,8 +78,8 @@ class Persistence:
     @property
     def suspects(self) -> Bools:
         """Shape (n,), members with evidence against them, found slow or not yet."""
-        found: Bools = self.active | (self.evidence > 0)
-        return found
+        suspected: Bools = self.active | (self.evidence > 0)
+        return suspected
 
     def _healthy_rate(self) -> Floats:
         own = self._slow / (self._seen + PRIOR_STEPS)

@@ -68,17 +68,17 @@ class AlertScores:
         order = np.argsort(series)
         place = np.searchsorted(series, self.open["series"], sorter=order)
         place = order[np.minimum(place, len(series) - 1)] if len(series) else np.zeros(len(place), np.int64)
-        found = series[place] == self.open["series"] if len(series) else np.zeros(len(place), np.bool_)
-        self._follow(block, found, place, beyond, firing)
+        is_open = series[place] == self.open["series"] if len(series) else np.zeros(len(place), np.bool_)
+        self._follow(block, is_open, place, beyond, firing)
         self._begin(block, series, classes, beyond, firing)
 
-    def _follow(self, block: int, found: Bools, place: Ints, beyond: Bools, firing: Bools) -> None:
+    def _follow(self, block: int, is_open: Bools, place: Ints, beyond: Bools, firing: Bools) -> None:
         table = self.open
         age, silent = block - table["began"], block - table["seen"]
-        if found.any():
-            table["seen"] = np.where(found, block, table["seen"])
-            table["firing"] = np.where(found, firing[place] | beyond[place], table["firing"])
-            passed = found & beyond[place] & (table["passed"] == NEVER)
+        if is_open.any():
+            table["seen"] = np.where(is_open, block, table["seen"])
+            table["firing"] = np.where(is_open, firing[place] | beyond[place], table["firing"])
+            passed = is_open & beyond[place] & (table["passed"] == NEVER)
             # An alert that was counted as wrong stays so.
             passed &= (table["counted"] == 0) & (age <= self._day_blocks)
             table["passed"] = np.where(passed, block, table["passed"])
@@ -86,7 +86,7 @@ class AlertScores:
             table["counted"] = np.where(passed, 1, table["counted"])
         # Not in the day's last block: the series' own value of that block may come with a later call.
         late = (age > self._day_blocks) & (table["counted"] == 0)
-        lost = (late & (silent >= self._hour_blocks)) | (~found & (silent >= self._day_blocks))
+        lost = (late & (silent >= self._hour_blocks)) | (~is_open & (silent >= self._day_blocks))
         np.add.at(self.wrong, table["class"][late & ~lost], 1.0)
         table["counted"] = np.where(late, 1, table["counted"])
         over = (table["counted"] == 1) & (table["firing"] == 0) & (age >= self._day_blocks)
@@ -127,7 +127,7 @@ class AlertScores:
 
     def median_lead_seconds(self) -> Floats:
         """Median lead, linear within the bin, shape (classes,); NaN without a right alert."""
-        found = np.full(len(CLASSES), np.nan)
+        medians = np.full(len(CLASSES), np.nan)
         upper = np.r_[LEAD_EDGES_SECONDS[1:], LEAD_EDGES_SECONDS[-1]]
         for number, counts in enumerate(self.leads):
             if not counts.sum():
@@ -136,8 +136,8 @@ class AlertScores:
             place = int(np.argmax(total >= half))
             share = 1.0 - (total[place] - half) / counts[place]
             low = LEAD_EDGES_SECONDS[place]
-            found[number] = 0.0 if place == 0 else low + share * (upper[place] - low)
-        return found
+            medians[number] = 0.0 if place == 0 else low + share * (upper[place] - low)
+        return medians
 
     def false_alarms_per_gpu_day(self) -> Floats:
         """Wrong alerts for each day of each GPU, shape (classes,); NaN before a GPU was observed."""

@@ -43,7 +43,7 @@ class Cells:
 
 def ratio(part: Floats, whole: Floats) -> Floats:
     """Quotient of two arrays; NaN where the divisor is 0."""
-    found: Floats = np.divide(
+    ratios: Floats = np.divide(
         part, whole, out=np.full(np.broadcast_shapes(part.shape, whole.shape), np.nan), where=whole > 0
     )
-    return found
+    return ratios

@@ -125,10 +125,10 @@ class IntervalScores:
             series: Shape (n,), without repetitions.
             values: Shape (n,), mean of each in the block.
         """
-        found, place = self.pending.matched(series)
+        has_value, place = self.pending.matched(series)
         due = self.pending.ints("due")
-        truth = np.where(found & (due == block), values[place] if len(values) else np.nan, np.nan)
-        chosen = (found & (due <= block)) | (due < block - LATE_BLOCKS)
+        truth = np.where(has_value & (due == block), values[place] if len(values) else np.nan, np.nan)
+        chosen = (has_value & (due <= block)) | (due < block - LATE_BLOCKS)
         seen = truth[chosen]
         taken = self.pending.take(chosen)
         known = np.isfinite(seen)

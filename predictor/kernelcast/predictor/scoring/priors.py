@@ -58,8 +58,8 @@ class Prior:
 
 def _apart(one: Floats | Ints, other: Floats | Ints) -> Floats:
     """Logarithm of the ratio of each value of one array to each of another, without its sign."""
-    found: Floats = np.abs(np.log(one[:, None] / other))
-    return found
+    apart: Floats = np.abs(np.log(one[:, None] / other))
+    return apart
 
 
 def with_base_widths(quantiles: Floats, widths: Floats, pairs: tuple[tuple[int, int], ...], median: int) -> Floats:
@@ -71,14 +71,14 @@ def with_base_widths(quantiles: Floats, widths: Floats, pairs: tuple[tuple[int, 
         pairs: Places of the bounds of each interval.
         median: Place of the median.
     """
-    found, center = quantiles.copy(), quantiles[:, median]
+    widened, center = quantiles.copy(), quantiles[:, median]
     for place, (low, high) in enumerate(pairs):
         known = np.isfinite(widths[:, place]).all(axis=1)
         own = np.where(known, widths[:, place, 0], 1.0)
         added = np.where(known, widths[:, place, 1], 0.0) * np.abs(center)
-        found[:, low] = center - own * (center - quantiles[:, low]) - added
-        found[:, high] = center + own * (quantiles[:, high] - center) + added
-    return found
+        widened[:, low] = center - own * (center - quantiles[:, low]) - added
+        widened[:, high] = center + own * (quantiles[:, high] - center) + added
+    return widened
 
 
 def states(surprise: Floats) -> Ints:
@@ -97,8 +97,8 @@ def surprises(value: Floats, median: Floats, lower: Floats, upper: Floats) -> Fl
     """
     half = np.where(value > median, upper - median, median - lower)
     away = np.abs(value - median)
-    found: Floats = np.where(half > 0, away / np.where(half > 0, half, 1.0), np.where(away > 0, np.inf, 0.0))
-    return np.where(np.isfinite(half + away), found, np.nan)
+    distances: Floats = np.where(half > 0, away / np.where(half > 0, half, 1.0), np.where(away > 0, np.inf, 0.0))
+    return np.where(np.isfinite(half + away), distances, np.nan)
 
 
 @cache
@@ -106,14 +106,14 @@ def shipped() -> Prior:
     """The factors that come with the package; fitted by `python -m benchmarks.predictor.fitting.factors`."""
     data = json.loads(resources.files(__package__).joinpath(_FILE).read_text(encoding="utf-8"))
     each = data["horizons"]
-    needed, widths = (np.stack([_by_class(one[name]) for one in each]) for name in ("classes", "widths"))
-    seconds, leads = (np.array([one[name] for one in each]) for name in ("seconds", "blocks"))
+    needed, widths = (np.stack([_by_class(horizon[name]) for horizon in each]) for name in ("classes", "widths"))
+    seconds, leads = (np.array([horizon[name] for horizon in each]) for name in ("seconds", "blocks"))
     return Prior(data["origin"], seconds, leads, needed, widths)
 
 
 def _by_class(values: Mapping[str, Any]) -> Floats:
     """An array with the classes as its first axis; NaN for those without values."""
-    found = np.full((len(CLASSES), *np.shape(next(iter(values.values())))), np.nan)
-    for name, one in values.items():
-        found[CLASSES.index(name)] = one
-    return found
+    by_class = np.full((len(CLASSES), *np.shape(next(iter(values.values())))), np.nan)
+    for name, value in values.items():
+        by_class[CLASSES.index(name)] = value
+    return by_class

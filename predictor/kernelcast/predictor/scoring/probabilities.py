@@ -76,15 +76,15 @@ class BreachScores:
             beyond: Shape (n,), whether each is at or beyond its limit in the block.
             span: Blocks since the series were settled before; the limit was not seen to be passed in them.
         """
-        found, place = self.pending.matched(series)
+        has_value, place = self.pending.matched(series)
         due = self.pending.ints("due")
         issued = self.pending.ints("issued")
         seen = np.clip(np.minimum(block, due) - np.maximum(issued, block - span), 0, None)
-        within = found & (issued < block) & (block <= due)
-        self.pending.columns["observed"] = self.pending.ints("observed") + np.where(found, seen, 0)
+        within = has_value & (issued < block) & (block <= due)
+        self.pending.columns["observed"] = self.pending.ints("observed") + np.where(has_value, seen, 0)
         if len(beyond):
             self.pending.columns["came"] = self.pending.columns["came"] | (within & beyond[place])
-        taken = self.pending.take((found & (due <= block)) | (due < block - LATE_BLOCKS))
+        taken = self.pending.take((has_value & (due <= block)) | (due < block - LATE_BLOCKS))
         length = np.maximum(taken["due"] - taken["issued"], 1)
         known = taken["came"].astype(np.bool_) | (taken["observed"] >= LEAST_OBSERVED * length)
         self.unscored += int((~known).sum())

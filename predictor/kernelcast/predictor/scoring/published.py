@@ -1,4 +1,4 @@
-"""Converts the scores to values of the catalogue's metrics with labels; `cycling` hands them to the publisher."""
+"""Converts the scores to values of the catalogue's metrics with labels; `cycle_loop` hands them to the publisher."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Scores of published forecasts and probabilities, by class of metric and horizon, on event time.
 
-`cycle.scores.outcomes` calls `Scoring` in each cycle: `settle` for the blocks that have ended, then `claim_...`. Time
+`cycle.row_scores` calls `Scoring` in each cycle: `settle` for the blocks that have ended, then `claim_...`. Time
 is counted in blocks of event time. A series has at most one pending claim for each horizon, so they do not overlap.
 """
 
@@ -192,7 +192,9 @@ class Scoring:
             "abstentions": [[number, reason, count] for (number, reason), count in self.abstentions.items()],
         }
         arrays = {f"{name}/{sums}": cells.sums[sums] for name, cells in self._cells().items() for sums in cells.sums}
-        arrays |= {f"{name}/{column}": one for name, found in self._tables().items() for column, one in found.items()}
+        arrays |= {
+            f"{name}/{column}": values for name, columns in self._tables().items() for column, values in columns.items()
+        }
         arrays |= {f"widening/{name}": one for name, one in self._widening().items()}
         return stored.pack(meta, arrays | self.alerts.totals())
 
@@ -221,10 +223,10 @@ class Scoring:
             raise WireError(f"the state of the scores has the classes {meta['classes']}; scores begin again")
         before = {float(horizon): number for number, horizon in enumerate(meta["horizons_seconds"])}
         kept = [(number, before[each]) for number, each in enumerate(self.horizons_seconds.tolist()) if each in before]
-        tables = {name: stored.table(arrays, name, found) for name, found in self._tables().items()}
+        tables = {name: stored.table(arrays, name, columns) for name, columns in self._tables().items()}
         for name in ("interval_claims", "breach_claims"):
             tables[name] = stored.renumbered(tables[name], kept)
-        totals = {name.split("/")[1]: one for name, one in self.alerts.totals().items()}
+        totals = {name.split("/")[1]: total for name, total in self.alerts.totals().items()}
         return _Saved(
             sums={name: stored.cells(arrays, name, cells.sums, kept) for name, cells in self._cells().items()},
             tables=tables if float(meta["block_seconds"]) == self._block_seconds else None,

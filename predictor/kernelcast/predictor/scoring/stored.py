@@ -51,8 +51,8 @@ def unpack(state: bytes) -> tuple[dict[str, Any], Arrays]:
     body = state[_HEAD.size :]
     if zlib.crc32(body) != checksum:
         raise WireError("the state of the scores does not match its checksum; scores begin again")
-    with np.load(io.BytesIO(body), allow_pickle=False) as found:
-        arrays = {name: found[name] for name in found.files}
+    with np.load(io.BytesIO(body), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
     return json.loads(arrays.pop(_META).tobytes()), arrays
 
 
@@ -67,15 +67,15 @@ def table(arrays: Arrays, name: str, like: Mapping[str, NDArray[Any]]) -> Arrays
     Raises:
         WireError: A column is absent, or has another type, width or length.
     """
-    found: Arrays = {}
+    columns: Arrays = {}
     for column, expected in like.items():
-        one = arrays.get(f"{name}/{column}")
-        if one is None or one.dtype != expected.dtype or one.shape[1:] != expected.shape[1:]:
+        saved = arrays.get(f"{name}/{column}")
+        if saved is None or saved.dtype != expected.dtype or saved.shape[1:] != expected.shape[1:]:
             raise WireError(f"the state of the scores has no usable column {name}/{column}; scores begin again")
-        found[column] = one
-    if len({len(one) for one in found.values()}) > 1:
+        columns[column] = saved
+    if len({len(saved) for saved in columns.values()}) > 1:
         raise WireError(f"the columns of {name} in the state of the scores differ in length; scores begin again")
-    return found
+    return columns
 
 
 def cells(arrays: Arrays, name: str, like: Mapping[str, NDArray[Any]], kept: Sequence[tuple[int, int]]) -> Arrays:
@@ -90,19 +90,19 @@ def cells(arrays: Arrays, name: str, like: Mapping[str, NDArray[Any]], kept: Seq
     Raises:
         WireError: A sum is absent, or has another shape.
     """
-    found: Arrays = {}
+    totals: Arrays = {}
     for sums, expected in like.items():
-        one = arrays.get(f"{name}/{sums}")
+        saved = arrays.get(f"{name}/{sums}")
         if (
-            one is None
-            or one.ndim != expected.ndim
-            or one.shape[:1] + one.shape[2:] != (expected.shape[:1] + expected.shape[2:])
+            saved is None
+            or saved.ndim != expected.ndim
+            or saved.shape[:1] + saved.shape[2:] != (expected.shape[:1] + expected.shape[2:])
         ):
             raise WireError(f"the state of the scores has no usable sums {name}/{sums}; scores begin again")
-        found[sums] = np.zeros(expected.shape)
+        totals[sums] = np.zeros(expected.shape)
         for now, before in kept:
-            found[sums][:, now] = one[:, before]
-    return found
+            totals[sums][:, now] = saved[:, before]
+    return totals
 
 
 def renumbered(columns: Arrays, kept: Sequence[tuple[int, int]]) -> Arrays:

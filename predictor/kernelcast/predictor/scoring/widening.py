@@ -141,8 +141,8 @@ class Widening:
 
     def factors(self, classes: Ints, horizon: int, found_states: Ints | None = None) -> Floats:
         """Factors of the intervals of some series, shape (n, coverages); 1 until there are enough claims."""
-        found: Floats = self._factors[classes, horizon, 0 if found_states is None else found_states]
-        return found
+        factors: Floats = self._factors[classes, horizon, 0 if found_states is None else found_states]
+        return factors
 
     def _windows(self, number: int, horizon: int) -> float:
         """Horizons of which there are outcomes."""
@@ -222,12 +222,12 @@ def needed_factors(quantiles: Floats, truth: Floats, pairs: tuple[tuple[int, int
     """
     center = quantiles[:, median]
     away = np.abs(truth - center)
-    found = []
+    factors = []
     for low, high in pairs:
         half = np.where(truth > center, quantiles[:, high] - center, center - quantiles[:, low])
         factor = np.divide(away, half, out=np.full(len(truth), np.nan), where=half > 0)
-        found.append(np.where((half == 0) & (away == 0), 0.0, factor))
-    return np.stack(found, axis=1)
+        factors.append(np.where((half == 0) & (away == 0), 0.0, factor))
+    return np.stack(factors, axis=1)
 
 
 def widened(quantiles: Floats, factors: Floats, pairs: tuple[tuple[int, int], ...], median: int) -> Floats:
@@ -239,11 +239,11 @@ def widened(quantiles: Floats, factors: Floats, pairs: tuple[tuple[int, int], ..
         pairs: Places of the bounds of each interval, from the innermost to the outermost.
         median: Place of the median.
     """
-    found, center = quantiles.copy(), quantiles[:, median]
+    scaled, center = quantiles.copy(), quantiles[:, median]
     lower = upper = center
     for place, (low, high) in enumerate(pairs):
         lower = np.fmin(lower, center - factors[:, place] * (center - quantiles[:, low]))
         upper = np.fmax(upper, center + factors[:, place] * (quantiles[:, high] - center))
-        found[:, low] = np.where(np.isfinite(quantiles[:, low]), lower, np.nan)
-        found[:, high] = np.where(np.isfinite(quantiles[:, high]), upper, np.nan)
-    return found
+        scaled[:, low] = np.where(np.isfinite(quantiles[:, low]), lower, np.nan)
+        scaled[:, high] = np.where(np.isfinite(quantiles[:, high]), upper, np.nan)
+    return scaled

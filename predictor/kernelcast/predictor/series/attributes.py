@@ -178,13 +178,13 @@ class SeriesAttributes:
         """Rows of another metric of the same GPUs; NONE where there is none. Shape (n,)."""
         table = self._companions[metric]
         numbers = self.device[rows]
-        found = np.where(numbers < len(table), table[np.minimum(numbers, len(table) - 1)], NONE) if len(table) else None
-        if found is None:
+        if not len(table):
             return np.full(len(rows), NONE, np.int64)
+        listed = np.where(numbers < len(table), table[np.minimum(numbers, len(table) - 1)], NONE)
         # A dropped row may have gone to another series that is not described yet.
-        known = (found != NONE) & (windows.generation[found] == self.generation[found]) & (windows.owner[found] >= 0)
-        rows_found: Ints = np.where(known, found, NONE)
-        return rows_found
+        is_described = (windows.generation[listed] == self.generation[listed]) & (windows.owner[listed] >= 0)
+        companions: Ints = np.where((listed != NONE) & is_described, listed, NONE)
+        return companions
 
     def node_metric(self, rows: Ints) -> Ints:
         """Number of each row's host and metric, shape (n,); NONE without a host, a limit or a metric of GPUs."""
@@ -209,8 +209,8 @@ class SeriesAttributes:
     def column(self, name: str, rows: Ints) -> NDArray[np.float64]:
         """A number of the meaning of each row, shape (n,)."""
         values = np.array([float(getattr(meaning, name)) for meaning in self.meanings] or [0.0])
-        found: Floats = values[self.meaning[rows]]
-        return found
+        column: Floats = values[self.meaning[rows]]
+        return column
 
     def settling_blocks(self, rows: Ints) -> Ints:
         """Blocks after a change of load in which a slope has no meaning, shape (n,)."""
@@ -228,16 +228,16 @@ class SeriesAttributes:
             return None
         # A companion may lie in a row that is not described yet.
         places = np.where(rows < len(self.calendar), self.calendar[np.minimum(rows, len(self.calendar) - 1)], 0)
-        found: Bools = np.stack([overlaps(periods, begin_ns, length_ns) for periods in self.calendars])[places]
-        return found if found.any() else None
+        is_excused: Bools = np.stack([overlaps(periods, begin_ns, length_ns) for periods in self.calendars])[places]
+        return is_excused if is_excused.any() else None
 
     def excused_now(self, rows: Ints, time_ns: Ints) -> Bools:
         """Whether a period of the calendar covers the time of each row; both of shape (n,)."""
-        found = np.zeros(len(rows), np.bool_)
+        is_excused = np.zeros(len(rows), np.bool_)
         for place in np.unique(self.calendar[rows]).tolist() if self._periods else ():
             mine = self.calendar[rows] == place
-            found[mine] = overlaps(self.calendars[place], time_ns[mine], 1)
-        return found
+            is_excused[mine] = overlaps(self.calendars[place], time_ns[mine], 1)
+        return is_excused
 
     def excuses(self, metric: str, labels: Mapping[str, str], time_ns: int) -> bool:
         """Whether a period of the calendar covers a time of a metric with labels."""

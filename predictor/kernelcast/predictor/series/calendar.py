@@ -19,14 +19,14 @@ def overlaps(periods: Sequence[CalendarSettings], begin_ns: Ints, length_ns: int
         begin_ns: Shape (k,), begins of the spans, Unix time.
         length_ns: Length of each span, above 0.
     """
-    found = np.zeros(len(begin_ns), np.bool_)
+    overlapping = np.zeros(len(begin_ns), np.bool_)
     for one in periods:
         since = begin_ns - round(one.begin.timestamp()) * NANOSECONDS_PER_SECOND
         lasting = round((one.end - one.begin).total_seconds()) * NANOSECONDS_PER_SECOND
         if one.every_seconds is None:
-            found |= (since < lasting) & (since + length_ns > 0)
+            overlapping |= (since < lasting) & (since + length_ns > 0)
         else:
             every = round(one.every_seconds * NANOSECONDS_PER_SECOND)
             phase = since % every
-            found |= (since + length_ns > 0) & ((phase < lasting) | (phase + length_ns > every))
-    return found
+            overlapping |= (since + length_ns > 0) & ((phase < lasting) | (phase + length_ns > every))
+    return overlapping

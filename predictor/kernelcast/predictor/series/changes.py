@@ -82,12 +82,12 @@ class ChangePoints:
 
     def expand(self, rows: Ints, last: int, count: int) -> Ints:
         """The number at the end of each of `count` blocks up to `last`, shape (n, count)."""
-        found = np.repeat(self._number[rows, :1], count, axis=1).astype(np.int64)
+        expanded = np.repeat(self._number[rows, :1], count, axis=1).astype(np.int64)
         numbers = last + np.arange(1 - count, 1)
         for place in range(MAX_CHANGES):
             some = np.flatnonzero(self._block[rows, place] != _NEVER)
             if not len(some):
                 break
             after = numbers >= self._block[rows[some], place][:, None]
-            found[some] = np.where(after, self._number[rows[some], place + 1][:, None], found[some])
-        return found
+            expanded[some] = np.where(after, self._number[rows[some], place + 1][:, None], expanded[some])
+        return expanded

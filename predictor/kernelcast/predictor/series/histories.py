@@ -167,15 +167,15 @@ class Histories:
             Shape (n, KEPT_HOURS), oldest first; NaN where missing.
         """
         last = self.newest_block(rows) if newest is None else newest
-        found = np.empty((len(rows), KEPT_HOURS))
+        hours = np.empty((len(rows), KEPT_HOURS))
         begin = 0
         for part in self._chunks(rows):
             ends = self._ended_hour(np.full(len(part), last))
             with self._lock:
-                found[begin : begin + len(part)] = self._hours.read(part, ends, KEPT_HOURS)
+                hours[begin : begin + len(part)] = self._hours.read(part, ends, KEPT_HOURS)
             begin += len(part)
-        self._excuse(rows, int(self._ended_hour(np.array([last]))[0]), self.hour_blocks * self.block_ns, found)
-        return found
+        self._excuse(rows, int(self._ended_hour(np.array([last]))[0]), self.hour_blocks * self.block_ns, hours)
+        return hours
 
     def _excuse(self, rows: Ints, last: int, length_ns: int, *values: Floats) -> None:
         """Remove the columns up to number `last`, of spans of a length, that the calendar excuses."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from kernelcast.predictor.causes.shared_baselines import RefusedBaseline, SharedBaselines
-from kernelcast.predictor.cycle.causes.fleet_comparison import FleetComparison
+from kernelcast.predictor.cycle.faults.fleet_comparison import FleetComparison
 from kernelcast.predictor.state.state_topic import if_failed
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.runtime.kafka.clients import ConfirmingSender, DeadLetterSink
@@ -93,9 +93,9 @@ class BaselineLog:
         Raises:
             BrokerError: Kafka does not answer.
         """
-        found = self._follower.poll(timeout_seconds)
+        count = self._follower.poll(timeout_seconds)
         self._shared.caught_up = self._follower.caught_up
-        return found
+        return count
 
     def write(self) -> int:
         """Write the records that are due; returns their number."""

@@ -1,6 +1,6 @@
 """States of one predictor that belong to no partition (scores, findings), in parts that fit into Kafka's messages.
 
-`cycling` reads each at its start and writes it at intervals, on the topic `kernelcast.state`.
+`cycle_loop` reads each at its start and writes it at intervals, on the topic `kernelcast.state`.
 """
 
 import struct
@@ -76,8 +76,8 @@ def _joined(newest: dict[int, bytes]) -> bytes | None:
     if 0 not in newest:
         return None
     checksum, _, parts = _HEAD.unpack_from(newest[0])
-    found = [newest.get(number, b"") for number in range(parts)]
-    state = b"".join(part[_HEAD.size :] for part in found)
+    bodies = [newest.get(number, b"") for number in range(parts)]
+    state = b"".join(part[_HEAD.size :] for part in bodies)
     if zlib.crc32(state) != checksum:
         raise WireError(f"the state has {parts} parts that do not belong together, or one is absent; it begins again")
     return state

@@ -90,7 +90,9 @@ class Partitions:
         """Whether partitions are assigned and their past is read."""
         if not self._assigned:
             return False, "no partitions assigned yet"
-        behind = [one for one, goal in list(self._goals.items()) if self._engine.offsets.get(one, 0) < goal]
+        behind = [
+            partition for partition, goal in list(self._goals.items()) if self._engine.offsets.get(partition, 0) < goal
+        ]
         return not behind, f"reading the past of {len(behind)} partitions" if behind else ""
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
@@ -177,11 +179,13 @@ class Partitions:
         if self._client is None:
             return {}
         try:
-            found = self._client.offsets_for_time(partitions, self._clock_ns() - span_ns)
+            offsets = self._client.offsets_for_time(partitions, self._clock_ns() - span_ns)
         except BrokerError as error:
             _log.warning("offsets by time unknown; reading from the beginning", reason=str(error))
-            found = [TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in partitions]
-        return {(one.topic, one.partition): one.offset for one in found}
+            offsets = [
+                TopicPartition(partition.topic, partition.partition, OFFSET_BEGINNING) for partition in partitions
+            ]
+        return {(partition.topic, partition.partition): partition.offset for partition in offsets}
 
     def _read(self, mine: list[Partition]) -> dict[Partition, StateReader]:
         for attempt in range(1, READ_ATTEMPTS + 1):

@@ -117,19 +117,19 @@ class Past:
             PrometheusError: Prometheus is unreachable, or refused a query, which does not keep it from others; the
                 next call asks again.
         """
-        found: set[int] = set()
-        for _ in self.fill_by_metric(now_seconds, found):
+        filled: set[int] = set()
+        for _ in self.fill_by_metric(now_seconds, filled):
             pass
-        if found:
-            _log.info("past read from Prometheus", series=len(found))
-        return len(found)
+        if filled:
+            _log.info("past read from Prometheus", series=len(filled))
+        return len(filled)
 
-    def fill_by_metric(self, now_seconds: float, found: set[int]) -> Iterator[tuple[int, int]]:
+    def fill_by_metric(self, now_seconds: float, filled: set[int]) -> Iterator[tuple[int, int]]:
         """Fill as `fill` does; yields the number of metrics that are done, and of all, after each.
 
         Args:
             now_seconds: The time of this machine.
-            found: Gets the rows with values.
+            filled: Gets the rows with values.
 
         Raises:
             PrometheusError: As `fill`.
@@ -140,7 +140,7 @@ class Past:
             try:
                 for resolution in self._resolutions(now_seconds):
                     query = range_query(metric, form, resolution.seconds, self._matchers)
-                    found |= self._fill(query, row_of, resolution, len(subjects))
+                    filled |= self._fill(query, row_of, resolution, len(subjects))
             except PrometheusError as error:
                 if not error.status or error.retry_after_seconds:
                     raise
@@ -178,8 +178,8 @@ class Past:
         ]
         if self._hours is not None:
             sizes = sizes[2:] if self._hours else sizes[:2]
-        for one, span_ns in sizes:
-            yield _Resolution(one, span_ns, now_ns // span_ns - _SETTLING_SPANS)
+        for ring, span_ns in sizes:
+            yield _Resolution(ring, span_ns, now_ns // span_ns - _SETTLING_SPANS)
 
     def _fill(self, query: str, row_of: "RowOf", resolution: _Resolution, series: int) -> set[int]:
         count = resolution.spans.length - _SETTLING_SPANS
@@ -195,15 +195,15 @@ class Past:
 
     def _insert(self, resolution: _Resolution, series: list[tuple[int, RangeSeries]]) -> set[int]:
         """Insert values; returns the rows that have not gone to another series since."""
-        first = min(float(one.seconds[0]) for _, one in series)
+        first = min(float(values_read.seconds[0]) for _, values_read in series)
         count = resolution.last - self._number(resolution, np.array([first]))[0] + 1
         # Several series of Prometheus belong to a row where a scrape has changed its own labels.
         places = {row: place for place, row in enumerate(dict.fromkeys(row for row, _ in series))}
         values = np.full((len(places), int(count)), np.nan, np.float32)
-        for row, one in series:
-            columns = self._number(resolution, one.seconds) - resolution.last + count - 1
+        for row, values_read in series:
+            columns = self._number(resolution, values_read.seconds) - resolution.last + count - 1
             known = values[places[row], columns]
-            values[places[row], columns] = np.where(np.isnan(known), one.values, known)
+            values[places[row], columns] = np.where(np.isnan(known), values_read.values, known)
         rows = np.array(list(places))
         with self._lock:
             held = self._windows.generation[rows] == self._wanted_generation[rows]
@@ -252,11 +252,11 @@ def _by_all_labels(_metric: str, subjects: Mapping[Subject, int]) -> RowOf:
 
 
 def _by_labels(subjects: Mapping[Subject, int]) -> RowsByLabels:
-    found: RowsByLabels = defaultdict(dict)
+    rows: RowsByLabels = defaultdict(dict)
     for subject, row in subjects.items():
         names = tuple(name for name, _ in subject.labels)
-        found[names][tuple(value for _, value in subject.labels)] = row
-    return found
+        rows[names][tuple(value for _, value in subject.labels)] = row
+    return rows
 
 
 def _row_of(rows: RowsByLabels, series: RangeSeries) -> int | None:

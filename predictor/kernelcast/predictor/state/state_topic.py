@@ -49,14 +49,14 @@ class SnapshotStore:
     def read(self, partitions: Iterable[Partition]) -> dict[Partition, StateReader]:
         """The saved state of each partition that has one."""
         wanted = set(partitions)
-        found: dict[Partition, StateReader] = {}
+        readers: dict[Partition, StateReader] = {}
         if not wanted:
-            return found
+            return readers
         for message in self._messages():
             partition, key = self._parse(message.key() or b"")
             if partition in wanted:
-                found.setdefault(partition, StateReader()).put(key, message.value())
-        return found
+                readers.setdefault(partition, StateReader()).put(key, message.value())
+        return readers
 
     def _messages(self) -> Iterable[Any]:
         reader = self._open_reader()

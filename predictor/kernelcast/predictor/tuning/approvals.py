@@ -57,5 +57,5 @@ def outdated(hint: Hint, tunable: ReportedTunable) -> bool:
     return tunable.value != hint.requires or tunable.code_version != hint.code_version
 
 
-def _subject(one: Approval) -> _Rejected:
-    return one.program, one.tunable, one.device_model, one.code_version, one.value
+def _subject(approval: Approval) -> _Rejected:
+    return approval.program, approval.tunable, approval.device_model, approval.code_version, approval.value

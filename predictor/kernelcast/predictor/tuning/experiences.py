@@ -1,4 +1,4 @@
-"""Collects the results of searches of spaces on all nodes; `cycling` publishes those that changed after each cycle.
+"""Collects the results of searches of spaces on all nodes; `cycle_loop` publishes those that changed after each cycle.
 
 A *space* is a set of configurations of tunables that a program searches by itself. Nodes use each other's results.
 """

@@ -21,7 +21,7 @@ from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import BrokerError, EventError
 from kernelcast.wire.events import hint_from, outcome_from
-from kernelcast.wire.repeats import RecentIds, event_key
+from kernelcast.wire.recent_ids import RecentIds, event_key
 from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
 from kernelcast.wire.tuning.approvals import approval_from, approval_key
 
@@ -78,15 +78,15 @@ class HintLog:
         Raises:
             BrokerError: Kafka does not answer, or refuses a topic; the next call tries again.
         """
-        found = self._follower.poll(timeout_seconds)
+        count = self._follower.poll(timeout_seconds)
         try:
-            found += self._orders.poll(0.0)  # no second wait: orders are few
+            count += self._orders.poll(0.0)  # no second wait: orders are few
         except BrokerError as error:
             # Only a missing right: an approval may be unread after a time-out, and the next call reads it.
             self._orders_forbidden |= lacks_right(error)
             raise
         self._orders_forbidden = False
-        return found
+        return count
 
     def close(self, timeout_seconds: float) -> None:
         """Stop reading; waits for both clients together at most this long."""

@@ -172,7 +172,7 @@ class HintBook:
         if not self._settings.enabled:
             return []
         quiet = bool(self._policy.quiet(now_ns))
-        found = []
+        issued = []
         for tunable in tunables:
             proposal = next((made for rule in RULES if (made := rule(tunable)) is not None), None)
             proposal = proposal or by_diagnosis(tunable, diagnoses)
@@ -185,8 +185,8 @@ class HintBook:
                 continue
             hint = self._hint(tunable, proposal, now_ns)
             self.learn_hint(hint, time_ns=now_ns)
-            found.append(Issued(hint, proposal.rule))
-        return found
+            issued.append(Issued(hint, proposal.rule))
+        return issued
 
     def withdraw(self, hint: Hint) -> None:
         """Close a hint that could not be written; its value is not proposed again before it would have expired."""

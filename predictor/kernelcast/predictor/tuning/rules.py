@@ -91,14 +91,15 @@ def by_diagnosis(tunable: ReportedTunable, diagnoses: Iterable[Diagnosis]) -> Pr
 
     A collective tunable is tried by all ranks together. A program whose ranks cannot agree rejects the hint.
     """
-    for found in diagnoses:
-        advice = found.rule.advice
-        if found.subject.program != tunable.program or tunable.kind not in advice.kinds:
+    for diagnosis in diagnoses:
+        advice = diagnosis.rule.advice
+        if diagnosis.subject.program != tunable.program or tunable.kind not in advice.kinds:
             continue
         value = _next_value(tunable, advice.direction)
         if value is not None:
-            evidence = (Evidence(found.rule.name, found.rule.evidence, f"{found.value:.4g}", found.rule.source),)
-            return Proposal(found.rule.name, value, None, None, 0.5, evidence)
+            rule = diagnosis.rule
+            evidence = (Evidence(rule.name, rule.evidence, f"{diagnosis.value:.4g}", rule.source),)
+            return Proposal(rule.name, value, None, None, 0.5, evidence)
     return None
 
 

@@ -85,8 +85,8 @@ class ProgramRuns:
         before = self._before(labels, time_ns, now_ns)
         if before is None:
             return
-        found = Versions.of_labels(labels)
-        known = {name: value for name in _NAMES if (value := getattr(found, name)) or name == CODE}
+        reported = Versions.of_labels(labels)
+        known = {name: value for name in _NAMES if (value := getattr(reported, name)) or name == CODE}
         self._record_versions(labels, known, now_ns)
         versions = replace(before.versions, **known)
         if versions != before.versions:
@@ -99,8 +99,8 @@ class ProgramRuns:
 
     def take_redeployed(self) -> dict[RunKey, Versions]:
         """Programs that have come to run on other versions since the last call, each with those before."""
-        found, self._redeployed = self._redeployed, {}
-        return found
+        redeployed, self._redeployed = self._redeployed, {}
+        return redeployed
 
     def drop_silent(self, before_ns: int) -> None:
         """Forget programs without a report since then."""
@@ -109,16 +109,16 @@ class ProgramRuns:
 
     def _before(self, labels: Mapping[str, str], time_ns: int, now_ns: int) -> ProgramRun | None:
         """The program on its GPU as it was last reported; None for an older report, or beyond the limit."""
-        found = self._runs.get(_key(labels))
-        if found is None and len(self._runs) >= MAX_RUNS:
+        run = self._runs.get(_key(labels))
+        if run is None and len(self._runs) >= MAX_RUNS:
             self.refused += 1
             return None
-        if found is None:
-            found = self._runs.setdefault(_key(labels), ProgramRun())
-        if found.time_ns > time_ns:
+        if run is None:
+            run = self._runs.setdefault(_key(labels), ProgramRun())
+        if run.time_ns > time_ns:
             return None
-        found.reported_ns, found.time_ns = now_ns, time_ns
-        return found
+        run.reported_ns, run.time_ns = now_ns, time_ns
+        return run
 
     def _record_versions(self, labels: Mapping[str, str], reported: Mapping[str, str], now_ns: int) -> None:
         """Remember the former versions where a reported one replaces another."""

@@ -88,8 +88,12 @@ def read_signals(windows: Windows, lock: AbstractContextManager[Any]) -> dict[Pr
             _ADD[subject.metric](sums[ProgramOnDevice(subject.program, subject.device)], subject, mean)
     spreads = _rank_spreads(sums)
     return {
-        where: {**_of_program(one), **_of_device(devices.get(where.device, {})), **spreads.get(where.program, {})}
-        for where, one in sums.items()
+        where: {
+            **_of_program(program_sums),
+            **_of_device(devices.get(where.device, {})),
+            **spreads.get(where.program, {}),
+        }
+        for where, program_sums in sums.items()
     }
 
 
@@ -168,43 +172,43 @@ _ADD: Final[Mapping[str, Callable[[_Sums, Subject, float], None]]] = {
 
 
 def _of_program(sums: _Sums) -> dict[Signal, float]:
-    found: dict[Signal, float] = {}
+    signals: dict[Signal, float] = {}
     wall = sum(sums.states.values())
     if wall > 0:
-        found[Signal.IDLE_SHARE] = sums.states["idle"] / wall
-        found[Signal.COPY_SHARE] = sums.states["copy"] / wall
-        found[Signal.COLLECTIVE_SHARE] = sums.states["collective"] / wall
+        signals[Signal.IDLE_SHARE] = sums.states["idle"] / wall
+        signals[Signal.COPY_SHARE] = sums.states["copy"] / wall
+        signals[Signal.COLLECTIVE_SHARE] = sums.states["collective"] / wall
     launched = sum(sums.launches[name] for name in sums.seconds)
     if launched > 0:
         spent = sum(seconds * sums.launches[name] for name, seconds in sums.seconds.items())
-        found[Signal.KERNEL_SECONDS] = spent / launched
+        signals[Signal.KERNEL_SECONDS] = spent / launched
     if sums.gaps:
-        found[Signal.LAUNCH_GAP_SECONDS] = sum(sums.gaps) / len(sums.gaps)
+        signals[Signal.LAUNCH_GAP_SECONDS] = sum(sums.gaps) / len(sums.gaps)
     if sums.waits:
-        found[Signal.SYNC_WAIT_SHARE] = sum(sums.waits)
+        signals[Signal.SYNC_WAIT_SHARE] = sum(sums.waits)
     copied = sum(sums.copied.values())
     if copied > 0 and sums.copied.keys() - {""}:
-        found[Signal.PAGEABLE_SHARE] = sums.copied["false"] / copied
+        signals[Signal.PAGEABLE_SHARE] = sums.copied["false"] / copied
     in_phases, in_regions = sum(sums.phases.values()), sum(sums.regions.values())
     if in_phases > 0 and "data" in sums.phases:
-        found[Signal.DATA_WAIT_SHARE] = sums.phases["data"] / in_phases
+        signals[Signal.DATA_WAIT_SHARE] = sums.phases["data"] / in_phases
     elif in_regions > 0 and DATA_REGIONS & sums.regions.keys():
-        found[Signal.DATA_WAIT_SHARE] = sum(sums.regions[name] for name in DATA_REGIONS) / in_regions
-    return found
+        signals[Signal.DATA_WAIT_SHARE] = sum(sums.regions[name] for name in DATA_REGIONS) / in_regions
+    return signals
 
 
 def _of_device(values: Mapping[str, float]) -> dict[Signal, float]:
-    found = {signal: values[name] for name, signal in _PROFILED.items() if name in values}
+    signals = {signal: values[name] for name, signal in _PROFILED.items() if name in values}
     total = values.get(_USED, np.nan) + values.get(_FREE, np.nan)
     if total > 0:
-        found[Signal.MEMORY_USED_RATIO] = min(values[_USED] / total, 1.0)
-    return found
+        signals[Signal.MEMORY_USED_RATIO] = min(values[_USED] / total, 1.0)
+    return signals
 
 
 def _rank_spreads(sums: Mapping[ProgramOnDevice, _Sums]) -> dict[str, dict[Signal, float]]:
     ranks: defaultdict[str, dict[str, float]] = defaultdict(dict)
-    for where, one in sums.items():
-        ranks[where.program].update(one.compute_of_rank)
+    for where, program_sums in sums.items():
+        ranks[where.program].update(program_sums.compute_of_rank)
     return {
         program: {Signal.RANK_SPREAD: (max(compute.values()) - min(compute.values())) / max(compute.values())}
         for program, compute in ranks.items()

@@ -150,15 +150,17 @@ class TunableReports:
 
     def drop_owned_by(self, owners: set[int]) -> None:
         """Drop the tunables of partitions that another member reads now."""
-        self._latest = {key: one for key, one in self._latest.items() if one.owner not in owners}
+        self._latest = {key: reported for key, reported in self._latest.items() if reported.owner not in owners}
 
     def drop_silent(self, *, silent_ns: int, now_ns: int) -> None:
         """Drop tunables without a report for `silent_ns`, by this process's clock."""
-        self._latest = {key: one for key, one in self._latest.items() if self._reported_ns[key] >= now_ns - silent_ns}
+        self._latest = {
+            key: reported for key, reported in self._latest.items() if self._reported_ns[key] >= now_ns - silent_ns
+        }
         self._reported_ns = {key: self._reported_ns[key] for key in self._latest}
         self.runs.drop_silent(now_ns - silent_ns)
         self._values = {key: values for key, values in self._values.items() if key in self._latest}
-        alive = {one.program for one in self._latest.values()} | {program for program, _ in self.runs.all()}
+        alive = {reported.program for reported in self._latest.values()} | {program for program, _ in self.runs.all()}
         self._versions = {program: versions for program, versions in self._versions.items() if program in alive}
 
 

@@ -46,7 +46,7 @@ def admitted(settings: PredictorSettings) -> dict[str, Metric]:
     Metrics that the settings select, limit or publish are admitted, too.
     """
     names = {*MEANINGS, *COMPANIONS, *DEVICE_METRICS, *settings.judge.thresholds}
-    chosen = [re.compile(one.metric) for one in (*settings.limits, *settings.publish) if one.metric != ".*"]
+    chosen = [re.compile(matcher.metric) for matcher in (*settings.limits, *settings.publish) if matcher.metric != ".*"]
     names |= {name for name in BY_PROMETHEUS_NAME if any(pattern.fullmatch(name) for pattern in chosen)}
     rows = {name: row for name, row in BY_PROMETHEUS_NAME.items() if name in names and row.kind in _FORMS}
     rows.pop(VARIANT, None)  # a part of it only: its launches and its labels do not leave Kafka
@@ -73,8 +73,8 @@ class Admission:
 
     def names(self, *kinds: Kind) -> list[str]:
         """Names in Prometheus of the admitted metrics of these kinds, DCGM's other names of them included."""
-        found = [name for name, row in self.metrics.items() if row.kind in kinds]
-        return found + [other for other, name in OWN_NAMES.items() if name in found]
+        own = [name for name, row in self.metrics.items() if row.kind in kinds]
+        return own + [other for other, name in OWN_NAMES.items() if name in own]
 
     def metric(self, labels: Labels, default: str = "") -> str:
         """The catalogue's name of a series."""
@@ -145,7 +145,7 @@ class Admission:
     def forget(self, rows: Iterable[int]) -> None:
         """Forget dropped rows; their series are admitted again at their next value."""
         gone = set(rows)
-        self._rows = {key: found for key, found in self._rows.items() if found[0] not in gone}
+        self._rows = {key: row for key, row in self._rows.items() if row[0] not in gone}
         if len(self._newest) > 2 * len(self._engine.windows) + 1000:
             live = {self._identity(subject) for subject, _ in self._engine.windows.items()}
             self._newest = {identity: labels for identity, labels in self._newest.items() if identity in live}

@@ -57,7 +57,7 @@ class AlertSender:
             users: By UUID and instance, pod and job of the GPU.
             now_seconds: The time of this machine, Unix.
         """
-        alerts = [_alert(one, users, now_seconds) for one in findings if not one.held]
+        alerts = [_alert(finding, users, now_seconds) for finding in findings if not finding.held]
         firing = {tuple(sorted(alert["labels"].items())): alert for alert in alerts}
         ended = [alert | {"endsAt": _time(now_seconds)} for key, alert in self._firing.items() if key not in firing]
         if not firing and not ended:

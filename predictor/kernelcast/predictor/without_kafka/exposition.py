@@ -69,7 +69,7 @@ def family(metric: Metric, values: Iterable[tuple[Attributes, float]]) -> Family
     """The family of a row of the catalogue."""
     is_counter = metric.kind is Kind.COUNTER
     name = metric.prometheus_name.removesuffix("_total") if is_counter else metric.prometheus_name
-    found = Family(name, metric.help, "counter" if is_counter else "gauge")
+    exposed = Family(name, metric.help, "counter" if is_counter else "gauge")
     for labels, value in values:
-        found.add_sample(metric.prometheus_name, dict(labels), value)
-    return found
+        exposed.add_sample(metric.prometheus_name, dict(labels), value)
+    return exposed

@@ -100,12 +100,12 @@ class MeasuredClient:
         """Evaluate an expression at one moment."""
         began = time.monotonic()
         try:
-            found = self._client.query(query, at_seconds=at_seconds)
+            series = self._client.query(query, at_seconds=at_seconds)
         except PrometheusError as error:
             self._measures.queried(_outcome(error), time.monotonic() - began)
             raise
         self._measures.queried("answered", time.monotonic() - began)
-        return found
+        return series
 
 
 def _outcome(error: PrometheusError) -> str:

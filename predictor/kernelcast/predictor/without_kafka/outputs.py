@@ -99,7 +99,7 @@ class PrometheusOutputs:
 
     def _show_findings(self, report: CycleReport) -> None:
         self.findings.cycle(
-            report.findings,
+            report.candidates,
             watched=report.watched,
             time_ns=report.time_ns,
             deploys_over=report.deploys_over,
@@ -113,4 +113,4 @@ class PrometheusOutputs:
 
     def _show_predictions(self, report: CycleReport) -> None:
         cycle = self._engine.cycle
-        self._predictions.forecasts(report, cycle.scores.coverage(), scores(cycle.outcomes.scoring))
+        self._predictions.forecasts(report, cycle.coverage.by_metric(), scores(cycle.row_scores.scoring))

@@ -75,15 +75,15 @@ class Remembered:
     def restore(self) -> bool:
         """Go on from the findings that a predictor served last; returns False where Prometheus does not answer."""
         try:
-            found = self._read(self._clock_seconds())
+            state = self._read(self._clock_seconds())
         except (PrometheusError, ConfigurationError) as error:
             _log.warning("findings not read back", reason=str(error))
             return False
-        if found is not None:
-            self._alarms.restore(found)
-            self._restore_alerts(found.candidates)
+        if state is not None:
+            self._alarms.restore(state)
+            self._restore_alerts(state.candidates)
             self._restore_marks(self._marks)
-            _log.info("findings read back", findings=len(found.findings), series=len(found.candidates))
+            _log.info("findings read back", findings=len(state.findings), series=len(state.candidates))
         return True
 
     def _read(self, now_seconds: float) -> AlarmSnapshot | None:
@@ -106,11 +106,11 @@ class Remembered:
         self, series: Iterable[RangeSeries], seen_ns: int, opened: Mapping[str, Open]
     ) -> Iterable[FindingCandidate]:
         oldest: dict[tuple[str, bool], tuple[float, dict[str, str]]] = {}
-        for one in series:
-            labels = dict(one.labels)
+        for sample in series:
+            labels = dict(sample.labels)
             key = labels.get("series", ""), labels.get("cause") == Cause.DEPLOY
-            if key not in oldest or one.values[0] < oldest[key][0]:
-                oldest[key] = float(one.values[0]), labels
+            if key not in oldest or sample.values[0] < oldest[key][0]:
+                oldest[key] = float(sample.values[0]), labels
         for since, labels in oldest.values():
             latest = self._latest(labels, round(since * _NANOSECONDS), seen_ns)
             if latest is not None:
@@ -147,8 +147,8 @@ class Remembered:
     def _restore_marks(self, series: Iterable[RangeSeries]) -> None:
         """Keep the answers of people, with the series of their findings, whose bar they raise."""
         known = self._alarms.known
-        for one in series:
-            labels, time_ns = dict(one.labels), round(float(one.values[0]) * _NANOSECONDS)
+        for sample in series:
+            labels, time_ns = dict(sample.labels), round(float(sample.values[0]) * _NANOSECONDS)
             marked = {**labels, "cause": Cause.UNKNOWN, "state": FindingState.OVER, "severity": Severity.TICKET}
             finding = self._latest(marked, time_ns, time_ns)
             if finding is None or labels.get("verdict") not in list(Verdict):
@@ -162,60 +162,62 @@ class Remembered:
         """Let the alerts of series fire that are near their limit or beyond it: this is their hysteresis."""
         rows, saved = [], []
         with self._engine.lock:
-            for one in candidates:
-                row = self._admission.find(one.latest.labels, one.latest.metric)
-                if row is not None and one.latest.state in {FindingState.PREDICTED, FindingState.PASSED}:
+            for candidate in candidates:
+                row = self._admission.find(candidate.latest.labels, candidate.latest.metric)
+                if row is not None and candidate.latest.state in {FindingState.PREDICTED, FindingState.PASSED}:
                     rows.append(row)
-                    saved.append((one.since_ns if one.latest.state is FindingState.PASSED else 1, one.since_ns))
+                    saved.append(
+                        (candidate.since_ns if candidate.latest.state is FindingState.PASSED else 1, candidate.since_ns)
+                    )
             if rows:
                 self._engine.cycle.restore_alarms(np.array(rows, np.int64), np.array(saved, np.int64))
 
 
 def _opened(series: Iterable[RangeSeries]) -> dict[str, Open]:
-    found: dict[str, Open] = {}
-    for one in series:
-        labels = dict(one.labels)
+    opened: dict[str, Open] = {}
+    for sample in series:
+        labels = dict(sample.labels)
         finding_id, cause = labels.get("finding_id", ""), labels.get("cause", "")
         try:
             scope, known = Scope(labels.get("scope", "")), Cause(cause) if cause else None
         except ValueError:
             continue
-        began_ns = round(float(one.values[0]) * _NANOSECONDS)
+        began_ns = round(float(sample.values[0]) * _NANOSECONDS)
         paged = labels.get("paged") == "true"
-        found[finding_id] = Open(finding_id, scope, labels.get("unit", ""), known, began_ns, was_paged=paged)
-    return found
+        opened[finding_id] = Open(finding_id, scope, labels.get("unit", ""), known, began_ns, was_paged=paged)
+    return opened
 
 
 def _series_of(finding: Finding | None) -> list[str]:
     """The series of a finding, as text."""
     if finding is None:
         return []
-    found = {(one.metric, one.labels) for one in finding.evidence} | {(finding.metric, finding.labels)}
-    return sorted(selector(metric, labels) for metric, labels in found)
+    shown = {(evidence.metric, evidence.labels) for evidence in finding.evidence} | {(finding.metric, finding.labels)}
+    return sorted(selector(metric, labels) for metric, labels in shown)
 
 
-def _mark_labels(one: Mark, series: str) -> Attributes:
-    return ("finding_id", one.finding_id), ("series", series), ("verdict", str(one.verdict))
+def _mark_labels(mark: Mark, series: str) -> Attributes:
+    return ("finding_id", mark.finding_id), ("series", series), ("verdict", str(mark.verdict))
 
 
-def _candidate_labels(one: FindingCandidate) -> Attributes:
-    found = one.latest
+def _candidate_labels(candidate: FindingCandidate) -> Attributes:
+    finding = candidate.latest
     return (
-        ("cause", str(found.cause)),
-        ("finding_id", one.finding_id),
-        ("series", selector(found.metric, found.labels)),
-        ("severity", str(found.severity)),
-        ("state", str(found.state)),
+        ("cause", str(finding.cause)),
+        ("finding_id", candidate.finding_id),
+        ("series", selector(finding.metric, finding.labels)),
+        ("severity", str(finding.severity)),
+        ("state", str(finding.state)),
     )
 
 
-def _opened_labels(one: Open) -> Attributes:
+def _opened_labels(opened: Open) -> Attributes:
     return (
-        ("cause", "" if one.cause is None else str(one.cause)),
-        ("finding_id", one.finding_id),
-        ("paged", str(one.was_paged).lower()),
-        ("scope", str(one.scope)),
-        ("unit", one.unit),
+        ("cause", "" if opened.cause is None else str(opened.cause)),
+        ("finding_id", opened.finding_id),
+        ("paged", str(opened.was_paged).lower()),
+        ("scope", str(opened.scope)),
+        ("unit", opened.unit),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.predictor.cycling import CycleLoop
+from kernelcast.predictor.cycle_loop import CycleLoop
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.forecasting.deep.pool import FitPool
 from kernelcast.predictor.measures import Measures
@@ -232,10 +232,10 @@ def run(read: Callable[[], PredictorSettings], shutdown: Shutdown, *, manager: S
     settings = read()
     source = settings.prometheus
     client = PrometheusClient(source.url, access=source.access)
-    found = wait_for_series(client, settings, wait=shutdown.wait, clock_seconds=time.time)
-    if found is None:
+    present = wait_for_series(client, settings, wait=shutdown.wait, clock_seconds=time.time)
+    if present is None:
         return
-    scrape_seconds = found.scrape_seconds
+    scrape_seconds = present.scrape_seconds
 
     def read_on_grid() -> PredictorSettings:
         return on_grid(read(), scrape_seconds)

@@ -176,8 +176,8 @@ class Source:
         if not mine:
             return None
         numbers = [np.round(series.seconds / interval).astype(np.int64) - 1 for _, series in mine]
-        last = max(int(found[-1]) for found in numbers)
-        count = last - min(int(found[0]) for found in numbers) + 1
+        last = max(int(intervals[-1]) for intervals in numbers)
+        count = last - min(int(intervals[0]) for intervals in numbers) + 1
         places = {row: place for place, row in enumerate(dict.fromkeys(row for row, _ in mine))}
         values = np.full((len(places), count), np.nan)
         for place in sorted(range(len(mine)), key=lambda place: int(numbers[place][0])):
@@ -209,8 +209,8 @@ class Source:
         """Count intervals between the newest one before and the newest one now that have no value."""
         numbers = newest - np.arange(values.shape[1] - 1, -1, -1)
         fresh = (before != EMPTY) & (before < newest)
-        found = (np.isfinite(values) & (numbers > before[:, None])).sum(axis=1)
-        self._measures.missed(int((newest - before - found)[fresh].sum()))
+        sampled = (np.isfinite(values) & (numbers > before[:, None])).sum(axis=1)
+        self._measures.missed(int((newest - before - sampled)[fresh].sum()))
 
     def _write_totals(self, part: Part | None, now_seconds: float) -> None:
         if part is None:
@@ -237,23 +237,23 @@ class Source:
                 continue
             device = subject.label("UUID"), subject.label("GPU_I_ID")
             if self.admission.has(SLOWDOWN_TEMP.prometheus_name, device):
-                self._unknown = {one for one in self._unknown if one[1:] != device}
+                self._unknown = {gpu for gpu in self._unknown if gpu[1:] != device}
                 continue
             limit = self._limit(subject.label("modelName"), device)
             if limit is not None:
                 own = Subject(SLOWDOWN_TEMP.prometheus_name, Form.LEVEL, subject.labels)
                 rows.append(windows.admit(own, owner=OWNER))
                 celsius.append(limit)
-        found = np.array(rows, np.int64)
-        kept = found != NOT_ADMITTED
+        admitted = np.array(rows, np.int64)
+        kept = admitted != NOT_ADMITTED
         if kept.any():
             time_ns = np.full(int(kept.sum()), (part.last + 1) * windows.interval_ns - 1)
-            windows.put_levels(found[kept], time_ns, np.array(celsius)[kept], now_seconds=now_seconds)
+            windows.put_levels(admitted[kept], time_ns, np.array(celsius)[kept], now_seconds=now_seconds)
 
     def _limit(self, model: str, device: Device) -> float | None:
         limit = slowdown_celsius(model, self._settings.prometheus.slowdown_temperatures)
         if limit is None and (model, *device) not in self._unknown:
-            if not any(one[0] == model for one in self._unknown):
+            if not any(gpu[0] == model for gpu in self._unknown):
                 _log.warning(
                     "no slowdown temperature is known for a GPU model",
                     model=model,

@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PresentSeries:
     """What a Prometheus has.
 
     Attributes:
@@ -42,7 +42,7 @@ class Found:
     scrape_seconds: float | None
 
 
-def look(client: InstantReader, settings: PredictorSettings, now_seconds: float) -> Found:
+def look(client: InstantReader, settings: PredictorSettings, now_seconds: float) -> PresentSeries:
     """Ask for the series of admitted metrics.
 
     Raises:
@@ -54,13 +54,14 @@ def look(client: InstantReader, settings: PredictorSettings, now_seconds: float)
         f",{settings.prometheus.matchers}" if settings.prometheus.matchers else ""
     )
     counts = client.query(f"count by (__name__) ({{{chosen}}})", at_seconds=now_seconds)
-    found = {dict(one.labels).get("__name__", ""): int(one.values[0]) for one in counts}
-    if not found:
-        return Found({}, None)
-    name = GPU_TEMP.prometheus_name if GPU_TEMP.prometheus_name in found else max(found, key=lambda each: found[each])
+    series = {dict(count.labels).get("__name__", ""): int(count.values[0]) for count in counts}
+    if not series:
+        return PresentSeries({}, None)
+    temperature = GPU_TEMP.prometheus_name
+    name = temperature if temperature in series else max(series, key=lambda metric: series[metric])
     matchers = settings.prometheus.matchers
     newest = client.query(f"topk(1, timestamp({name}{{{matchers}}}))", at_seconds=now_seconds)
-    return Found(found, _scrape_seconds(client, name, newest, now_seconds) if newest else None)
+    return PresentSeries(series, _scrape_seconds(client, name, newest, now_seconds) if newest else None)
 
 
 def _scrape_seconds(client: InstantReader, name: str, newest: list[RangeSeries], now_seconds: float) -> float | None:
@@ -90,7 +91,7 @@ def wait_for_series(
     *,
     wait: Callable[[float], bool],
     clock_seconds: Callable[[], float],
-) -> Found | None:
+) -> PresentSeries | None:
     """Look until there is a series; None where `wait` says that it is to end.
 
     Raises:
@@ -99,15 +100,15 @@ def wait_for_series(
     while True:
         seconds = WAIT_SECONDS
         try:
-            found = look(client, settings, clock_seconds())
-            if found.series:
+            present = look(client, settings, clock_seconds())
+            if present.series:
                 _log.info(
                     "series found",
-                    metrics=len(found.series),
-                    series=sum(found.series.values()),
-                    scrape_seconds=found.scrape_seconds,
+                    metrics=len(present.series),
+                    series=sum(present.series.values()),
+                    scrape_seconds=present.scrape_seconds,
                 )
-                return found
+                return present
             _log.error("no series found", reason=nothing_found(settings))
         except PrometheusError as error:
             if error.status not in STARTING:

@@ -63,7 +63,7 @@ class Node:
 
     def start(self, program: str, connection: int) -> ProbeSession:
         """Connect a program that has launched one kernel."""
-        hello = Hello(program, f"n{connection}", 1, 1, wants_confirmations=True)
+        hello = Hello(program, f"n{connection}", 1, 1)
         session = self.registry.join(hello, Peer(connection, 1000), connection)
         assert isinstance(session, ProbeSession)
         totals = DurationTotals()

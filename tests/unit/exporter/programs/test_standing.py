@@ -32,7 +32,7 @@ DRAWN = 2_000
 """Gaps of a simulated program that are drawn one by one."""
 START_NS = 1_800_000_000_000_000_000
 LIMITS = StandingLimits()
-PROCESS = JudgedProcess("train", "2", "0123456789abcdef", "node", 77, dumps_stacks=True)
+PROCESS = JudgedProcess("train", "2", "0123456789abcdef", "node", 77, is_connected=True)
 
 
 class Clock:

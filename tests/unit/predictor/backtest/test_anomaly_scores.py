@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernelcast.predictor.backtest.anomalies import anomaly_scores
+from kernelcast.predictor.backtest.engine import anomaly_scores
 from kernelcast.predictor.backtest.grid import GridOptions, SeriesBatch, batches
 from kernelcast.predictor.backtest.table import read
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, Found, find
+from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, RowCauses, find
 from kernelcast.wire.catalogue.cause_rules import RULES, ComparisonOperator, Excuse, Rule
 from kernelcast.wire.catalogue.features import FEATURES, Feature
 from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
@@ -156,7 +156,7 @@ def rows(*examples: Example) -> FeatureRows:
     return FeatureRows(columns, [(("UUID", f"GPU-{number}"),) for number in range(len(examples))], [10**18] * 9)
 
 
-def results(found: Found) -> set[Cause | Excuse | None]:
+def results(found: RowCauses) -> set[Cause | Excuse | None]:
     return {one.cause for one in found.causes} or {found.reason}
 
 

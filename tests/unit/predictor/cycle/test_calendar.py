@@ -98,7 +98,7 @@ class Site:
     def findings(self, host: str, begin: int, end: int) -> list[Finding]:
         """Findings of a host in the cycles of some seconds."""
         reports = self.fleet.reports[begin // 5 : end // 5]
-        return [one for report in reports for one in report.findings if dict(one.labels)["Hostname"] == host]
+        return [one for report in reports for one in report.candidates if dict(one.labels)["Hostname"] == host]
 
     def predicted(self, host: str) -> bool:
         """Whether a degradation of a host was published before the change."""
@@ -132,7 +132,7 @@ def test_a_kernel_that_is_fast_in_a_holiday_keeps_its_baseline(site: Site) -> No
 
 def test_changed_periods_apply_with_the_next_cycle(site: Site) -> None:
     assert site.findings("hot afterwards", CHANGED_SECONDS - 5, CHANGED_SECONDS)
-    assert not site.fleet.reports[-1].findings
+    assert not site.fleet.reports[-1].candidates
     (found,) = explain(site.fleet.cycle, site.fleet.windows, f'{TEMPERATURE}{{Hostname="hot afterwards"}}')
     assert found["decided"].startswith("abstains (calendar)")
 

@@ -11,7 +11,7 @@ from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.predictor.alarms.alarms import Alarms
 from kernelcast.predictor.alarms.settings import AlarmSettings
-from kernelcast.predictor.cycle.causes.device_panels import DevicePanels, DeviceRows
+from kernelcast.predictor.cycle.device_panels import DevicePanels, DeviceRows
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.wire.catalogue import kernel
@@ -98,9 +98,9 @@ class Fleet:
             self.engine.take(bodies, [PARTITION] * len(bodies), {PARTITION: self.second})
             if self.second % CYCLE_SECONDS == 0:
                 report = self.engine.run_cycle()
-                self.candidates += [(self.second, one) for one in report.findings]
+                self.candidates += [(self.second, one) for one in report.candidates]
                 self.programs = report.programs
-                self.findings += self.alarms.step(report.findings, report.watched, report.time_ns)
+                self.findings += self.alarms.step(report.candidates, report.watched, report.time_ns)
 
     def samples(self) -> Iterator[Sample]:
         for host, gpu in ((name, number) for name in HOSTS for number in GPUS.get(name, ("0",))):
@@ -280,4 +280,4 @@ def test_a_gpu_whose_series_end_while_a_cycle_runs_has_no_finding_without_labels
 
     monkeypatch.setattr(DevicePanels, "known", expiring)
     (report,) = small.run(5)
-    assert report.findings == []
+    assert report.candidates == []

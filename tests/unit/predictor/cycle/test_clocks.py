@@ -27,7 +27,7 @@ def after() -> Fleet:
     fleet.second += 10 * DAY_SECONDS
     fleet.run(10)
     fleet.second -= 10 * DAY_SECONDS
-    fleet.gpu_days_before = fleet.cycle.outcomes.scoring.alerts.gpu_days  # type: ignore[attr-defined]
+    fleet.gpu_days_before = fleet.cycle.row_scores.scoring.alerts.gpu_days  # type: ignore[attr-defined]
     fleet.run(AFTER_SECONDS)
     return fleet
 
@@ -39,7 +39,7 @@ def test_the_time_of_a_cycle_is_the_right_one(after: Fleet) -> None:
 
 
 def test_gpus_are_observed_again(after: Fleet) -> None:
-    observed_days = after.cycle.outcomes.scoring.alerts.gpu_days - after.gpu_days_before  # type: ignore[attr-defined]
+    observed_days = after.cycle.row_scores.scoring.alerts.gpu_days - after.gpu_days_before  # type: ignore[attr-defined]
     assert observed_days * DAY_SECONDS >= 2 * (AFTER_SECONDS - 10)
 
 
@@ -66,7 +66,7 @@ def test_a_deploy_of_a_program_counts_on_each_host_by_its_own_clock(fleet: Fleet
     fleet.run(100)
     fleet.run(60, redeployed={("train", (host, "GPU-0", "")): Versions("v1") for host in hosts})
     assert not fleet.alarms
-    known = fleet.cycle.detection.memory.baseline[:3]
+    known = fleet.cycle.detection.state.baseline[:3]
     assert known == pytest.approx([1.4e-3] * 3)
 
 
@@ -78,16 +78,16 @@ def test_intervals_of_other_hosts_are_scored_beside_one_whose_clock_is_ahead() -
     fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _second: 90.0)
     fleet.ahead_seconds["n3"] = DAY_SECONDS
     fleet.run(150)
-    assert set(fleet.cycle.scores.coverage()) == {GPU_TEMP}
-    assert fleet.cycle.scores.dropped == 0
+    assert set(fleet.cycle.coverage.by_metric()) == {GPU_TEMP}
+    assert fleet.cycle.coverage.dropped == 0
     ended = [fleet.windows.row(device_subject(GPU_TEMP, host=host)) for host in ("n2", "n3")]
     fleet.windows.drop(np.array(ended))
     fleet.series = {subject: shape for subject, shape in fleet.series.items() if subject.label("Hostname") == "n1"}
     fleet.run(10)
-    assert {row for row, _ in fleet.cycle.scores.pending_rows()} == {0}
+    assert {row for row, _ in fleet.cycle.coverage.pending_rows()} == {0}
     fleet.second -= 5000
     fleet.run(30)
-    assert not fleet.cycle.scores.pending_rows()
+    assert not fleet.cycle.coverage.pending_rows()
 
 
 def test_a_deploy_under_a_clock_that_was_ahead_counts_when_it_is_set_back(fleet: Fleet) -> None:
@@ -99,7 +99,7 @@ def test_a_deploy_under_a_clock_that_was_ahead_counts_when_it_is_set_back(fleet:
     fleet.ahead_seconds["n1"] = 0
     fleet.run(60)
     assert not fleet.alarms
-    assert fleet.cycle.detection.memory.baseline[0] == pytest.approx(1.4e-3)
+    assert fleet.cycle.detection.state.baseline[0] == pytest.approx(1.4e-3)
 
 
 def test_an_alert_that_began_under_a_clock_that_was_ahead_has_no_begin_in_the_future(fleet: Fleet) -> None:
@@ -152,8 +152,8 @@ def test_times_that_were_saved_under_a_clock_that_was_ahead_are_not_in_the_futur
     (shown,) = fleet.reports[-1].predictions
     assert shown.degradation is not None
     assert START_SECONDS < shown.degradation.crossed_ns / 1e9 <= START_SECONDS + fleet.second
-    assert fleet.cycle.detection.memory.since_ns[1] <= (START_SECONDS + fleet.second) * SECOND_NS
-    assert fleet.cycle.detection.memory.baseline[2] == pytest.approx(1e-3)
+    assert fleet.cycle.detection.state.since_ns[1] <= (START_SECONDS + fleet.second) * SECOND_NS
+    assert fleet.cycle.detection.state.baseline[2] == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize("ahead", ["n1", "n2"])
@@ -175,7 +175,7 @@ def test_a_host_whose_clock_is_ahead_is_scored_as_the_others(fleet: Fleet) -> No
             fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _second: 90.0, host=host, gpu=gpu)
     fleet.ahead_seconds["n2"] = DAY_SECONDS
     fleet.run(90)
-    claimed = set(fleet.cycle.outcomes.scoring.breaches.pending.ints("series").tolist())
+    claimed = set(fleet.cycle.row_scores.scoring.breaches.pending.ints("series").tolist())
     names = {series_number(one.metric, one.labels): one.label("Hostname") for one in fleet.series}
     assert {names[number] for number in claimed} == {"n1", "n2"}
 

@@ -383,7 +383,7 @@ def test_the_probability_of_a_horizon_beyond_288_blocks_is_absent_not_that_of_28
     host.device(TEMPERATURE, lambda second: float(round(66.0 + 0.4 * min(second, 45) + host.noise(0.4))))
     fleet.run(50)
     assert {tuple(one.degradation.probability) for one in fleet.degradations if one.degradation} == {(60.0,)}
-    assert set(fleet.cycle.outcomes.scoring.breaches.pending.ints("horizon").tolist()) == {0}
+    assert set(fleet.cycle.row_scores.scoring.breaches.pending.ints("horizon").tolist()) == {0}
 
 
 def test_a_series_that_falls_out_of_the_budget_publishes_no_old_forecast() -> None:
@@ -407,7 +407,7 @@ def test_forecasts_of_a_site_without_any_limit_are_scored() -> None:
     fleet, rng = Fleet(fast().model_copy(update={"publish": (SeriesMatcher(metric=metric),)})), np.random.default_rng(3)
     fleet.device(metric, lambda _: 600.0 + rng.normal(0, 5.0))
     fleet.run(210)
-    assert set(fleet.cycle.scores.coverage()) == {metric}
+    assert set(fleet.cycle.coverage.by_metric()) == {metric}
 
 
 @pytest.mark.parametrize("horizon", [10.0, 300.0])
@@ -439,7 +439,7 @@ def test_breach_probabilities_that_are_not_published_are_not_scored() -> None:
         for each in fleet.cycle.degradations.probability(row)
     }
     assert len(published) == 2
-    pending = fleet.cycle.outcomes.scoring.breaches.pending
+    pending = fleet.cycle.row_scores.scoring.breaches.pending
     assert set(zip(pending.ints("series").tolist(), pending.ints("horizon").tolist(), strict=True)) == published
 
 
@@ -452,7 +452,7 @@ def test_intervals_that_are_not_published_are_neither_scored_nor_explained() -> 
         fleet.device(TEMPERATURE, lambda _second: 60.0 + rng.normal(0, 0.3), gpu=gpu)
         fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _second: 90.0, gpu=gpu)
     horizons = fleet.cycle.detection.horizons_seconds
-    pending = fleet.cycle.outcomes.scoring.intervals.pending
+    pending = fleet.cycle.row_scores.scoring.intervals.pending
     claimed: set[tuple[int, int]] = set()
     for _ in range(30):
         fleet.run(5)
@@ -509,7 +509,7 @@ class Probable:
 
     def published(self, probability: float) -> bool:
         """Whether the series is published by a cycle that evaluates nothing anew."""
-        self.fleet.cycle.detection.memory.probability[self.row] = probability
+        self.fleet.cycle.detection.state.probability[self.row] = probability
         report = self.fleet.cycle.run(now_seconds=float(START_SECONDS + self.fleet.second))
         return any(one.degradation is not None for one in report.predictions)
 
@@ -526,5 +526,5 @@ def test_a_restart_goes_on_publishing_a_breach_that_has_become_a_little_less_pro
     assert before.published(0.5)
     after.fleet.cycle.restore_alarms(rows, before.fleet.cycle.saved_alarms(rows))
     assert after.published(0.3)
-    assert not after.fleet.cycle.detection.memory.firing[before.row]
+    assert not after.fleet.cycle.detection.state.firing[before.row]
     assert not other.published(0.3)

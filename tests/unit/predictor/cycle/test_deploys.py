@@ -62,7 +62,7 @@ class Site:
             report = self.engine.run_cycle(self.log.accepted)
             self.engine.expire()
             over = report.deploys_over
-            self.log.cycle(report.findings, watched=report.watched, time_ns=self.now_ns, deploys_over=over)
+            self.log.cycle(report.candidates, watched=report.watched, time_ns=self.now_ns, deploys_over=over)
 
     def _report(self, slow: float, version: str | Versions) -> None:
         windows = self.engine.windows

@@ -180,20 +180,20 @@ def test_a_restart_keeps_that_an_alert_has_passed_its_limit() -> None:
     after.run(3)
     rows = np.arange(1)
     after.engine.cycle.restore_alarms(rows, before.engine.cycle.saved_alarms(rows))
-    memory = after.engine.cycle.detection.memory
-    saved = before.engine.cycle.detection.memory
-    assert memory.firing[0]
-    assert memory.since_ns[0] == saved.since_ns[0] > 0
-    assert memory.crossed_ns[0] == saved.crossed_ns[0] >= saved.since_ns[0]
+    state = after.engine.cycle.detection.state
+    saved = before.engine.cycle.detection.state
+    assert state.firing[0]
+    assert state.since_ns[0] == saved.since_ns[0] > 0
+    assert state.crossed_ns[0] == saved.crossed_ns[0] >= saved.since_ns[0]
 
 
-@pytest.mark.parametrize(("state", "crossed_ns"), [(-1, 0), (0, 0), (1, 0), (66, 66)])
-def test_a_saved_alert_has_the_time_of_the_crossing_where_the_limit_was_passed(state: int, crossed_ns: int) -> None:
+@pytest.mark.parametrize(("saved", "crossed_ns"), [(-1, 0), (0, 0), (1, 0), (66, 66)])
+def test_a_saved_alert_has_the_time_of_the_crossing_where_the_limit_was_passed(saved: int, crossed_ns: int) -> None:
     node = Node({"gemm": lambda _second: 1.0})
     node.run(3)
-    node.engine.cycle.restore_alarms(np.arange(1), np.array([[state, 77]]))
-    memory = node.engine.cycle.detection.memory
-    assert (bool(memory.firing[0]), int(memory.crossed_ns[0])) == (state > 0, crossed_ns)
+    node.engine.cycle.restore_alarms(np.arange(1), np.array([[saved, 77]]))
+    state = node.engine.cycle.detection.state
+    assert (bool(state.firing[0]), int(state.crossed_ns[0])) == (saved > 0, crossed_ns)
 
 
 def test_a_forecast_far_ahead_stays_near_a_series_that_was_higher_at_first() -> None:

@@ -9,7 +9,7 @@ from tests.service.require import shared_data
 from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS
 
 from kernelcast.columnar import Resource, Sample, encode
-from kernelcast.predictor.cycle.causes.stragglers import straggler
+from kernelcast.predictor.cycle.faults.stragglers import straggler
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.peers import Basis, WorkerFinding
 from kernelcast.predictor.settings import PredictorSettings
@@ -62,7 +62,7 @@ class Job:
             self.engine.take(bodies, [PARTITION] * len(bodies), {PARTITION: self.second})
             if self.second % BLOCK_SECONDS:
                 continue
-            found = [one for one in self.engine.run_cycle().findings if one.cause is Cause.STRAGGLER]
+            found = [one for one in self.engine.run_cycle().candidates if one.cause is Cause.STRAGGLER]
             for one in found:
                 self.found.setdefault(int(dict(one.labels)["rank"]), []).append(one)
             self.last = found
@@ -193,7 +193,7 @@ def test_a_site_without_kernels_has_a_cycle_without_an_error() -> None:
     temperature = Sample(device.GPU_TEMP, words, (START_SECONDS + 50) * SECOND_NS, 60.0)
     bodies = [each.body for each in encode(EXPORTER, [temperature], scope="test")]
     engine.take(bodies, [PARTITION] * len(bodies), {PARTITION: 1})
-    assert not engine.run_cycle().findings
+    assert not engine.run_cycle().candidates
 
 
 @pytest.mark.parametrize(("ratio", "severity"), [(1.3, Severity.PAGE), (1.06, Severity.TICKET)])

@@ -56,7 +56,7 @@ class Fleet:
             bodies = [each.body for each in encode(EXPORTER, self.samples(), scope="test")]
             self.engine.take(bodies, [PARTITION] * len(bodies), {PARTITION: self.second})
             if self.second % CYCLE_SECONDS == 0:
-                for finding in self.engine.run_cycle().findings:
+                for finding in self.engine.run_cycle().candidates:
                     self.alarms[dict(finding.labels)["Hostname"]].append(self.second)
 
     def samples(self) -> list[Sample]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.run import MIN_BLOCKS, DetectorOptions, run
 from kernelcast.predictor.passage.series import SeriesBlocks, Traits

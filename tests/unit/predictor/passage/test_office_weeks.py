@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.detector import evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS

@@ -7,7 +7,7 @@ import pytest
 
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.passage import baseline
-from kernelcast.predictor.passage.alarms import RAISE_FAR_EVALUATIONS, AlarmState
+from kernelcast.predictor.passage.alert_rule import RAISE_FAR_EVALUATIONS, AlarmState
 from kernelcast.predictor.passage.calibration import Calibration, shipped
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS

@@ -10,7 +10,7 @@ from tests.support.runtime.kafka_record import Record
 from tests.unit.predictor.test_hint_log import FakeReader, RejectedMessages, message
 from tests.unit.predictor.tuning.test_hints_by_diagnosis import diagnosis
 
-from kernelcast.predictor.cycle.samples import open_hints
+from kernelcast.predictor.hint_samples import open_hints
 from kernelcast.predictor.settings import HintSettings
 from kernelcast.predictor.tuning.hint_log import HintLog
 from kernelcast.predictor.tuning.hints import HintBook, HintState, Withheld

@@ -102,7 +102,7 @@ def test_a_limit_that_was_passed_hours_ago_has_its_begin_there() -> None:
     hot = [*every_5_min(-2 * DAY, -7200, 60.0, 61.0), *every_5_min(-7200, 0, 95.0), *every_15_s(-300, 300, 95.0)]
     site = Restarted(job=hot)
     site.past.run(site.now)
-    (found,) = site.engine.run_cycle().findings
+    (found,) = site.engine.run_cycle().candidates
     assert found.state is FindingState.PASSED
     assert START - 7200 <= found.began_ns / 1e9 <= START - 6000
 
@@ -115,9 +115,9 @@ def test_a_prediction_that_has_held_for_hours_does_not_wait_again() -> None:
     site = Restarted(job=[*rise[:-1], *live])
     site.past.run(site.now)
     report = site.engine.run_cycle()
-    (found,) = report.findings
+    (found,) = report.candidates
     assert found.state is FindingState.PREDICTED
     assert found.began_ns / 1e9 < START - 3600
     alarms = Alarms(AlarmSettings())
-    alarms.step(report.findings, report.watched, report.time_ns, programs=report.programs)
+    alarms.step(report.candidates, report.watched, report.time_ns, programs=report.programs)
     assert [one.state for one in alarms.lasting] == [FindingState.PREDICTED]

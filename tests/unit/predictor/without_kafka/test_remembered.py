@@ -83,10 +83,10 @@ def test_an_alert_below_its_limit_goes_on_after_a_restart_until_its_hysteresis_e
     second.poll_at(660)
     assert second.remembered.restore()
     rows = [row for subject, row in second.engine.windows.items() if subject.label("UUID") == "GPU-1"]
-    memory = second.engine.cycle.detection.memory
-    fires = [row for row in rows if row < len(memory.firing) and memory.firing[row]]
+    state = second.engine.cycle.detection.state
+    fires = [row for row in rows if row < len(state.firing) and state.firing[row]]
     assert len(fires) == 1
-    assert memory.since_ns[fires[0]] == next(iter(first.alarms.candidates.by_series.values())).since_ns
+    assert state.since_ns[fires[0]] == next(iter(first.alarms.candidates.by_series.values())).since_ns
 
 
 def test_two_replicas_show_the_same_finding() -> None:

@@ -73,7 +73,7 @@ def found_by(run_cycle: Callable[[int], CycleReport]) -> Found:
     alarms, found = Alarms(AlarmSettings()), Found()
     for at in range(60, END, 60):
         report = run_cycle(at)
-        alarms.step(report.findings, report.watched, report.time_ns, programs=report.programs)
+        alarms.step(report.candidates, report.watched, report.time_ns, programs=report.programs)
         for one in alarms.candidates.by_series.values():
             if one.is_accepted:
                 found.setdefault((dict(one.latest.labels)["UUID"], str(one.latest.cause)), float(at))

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from kernelcast.predictor.prometheus import RangeSeries
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.without_kafka.start import Found, on_grid, wait_for_series
+from kernelcast.predictor.without_kafka.start import PresentSeries, on_grid, wait_for_series
 from kernelcast.wire.errors import PrometheusError
 
 NOW = 1_800_000_000.0
@@ -42,7 +42,7 @@ def settings(**more: object) -> PredictorSettings:
     return PredictorSettings.model_validate({"prometheus": given})
 
 
-def found(answers: Answers, *, ends_after: int = 9, **more: object) -> tuple[Found | None, list[float]]:
+def found(answers: Answers, *, ends_after: int = 9, **more: object) -> tuple[PresentSeries | None, list[float]]:
     waits: list[float] = []
 
     def wait(seconds: float) -> bool:

@@ -19,7 +19,15 @@ import pynvml
 
 from kernelcast.exporter.nvml.recordings import smi_output
 from kernelcast.exporter.nvml.recordings.recording import ERROR, NODE, Answers, RecordedChanges, Recording, changes
-from kernelcast.exporter.nvml.recordings.smi_output import NOT_SHOWN, Answer, OutputSection, failure, is_error, together
+from kernelcast.exporter.nvml.recordings.smi_output import (
+    NOT_SHOWN,
+    Answer,
+    OutputSection,
+    failure,
+    is_error,
+    is_failure,
+    together,
+)
 from kernelcast.exporter.nvml.sampling.fields import CLOCK_EVENTS, ENERGY_CALL, FIELD_VALUES, GPM_SUPPORT_CALL
 from kernelcast.exporter.nvml.sampling.health import FABRIC_CALL, REPAIR_CALL, SRAM_CALL, UNITS, UNREPAIRABLE_CALL
 from kernelcast.exporter.nvml.sampling.labels import BRANDS
@@ -209,7 +217,7 @@ def _identity(gpu: OutputSection, instances: list[OutputSection]) -> dict[str, A
 def _shown(section: OutputSection, name: str) -> str:
     """The text of the section's own line; empty where it is not shown, or says that it could not be read."""
     text = section.part(name).text
-    return text if failure(text) == NOT_SHOWN else ""
+    return "" if is_failure(text) else text
 
 
 def _address(gpu: OutputSection) -> str:
@@ -246,7 +254,7 @@ def _licence(text: str) -> Answer:
 
 
 def _text(section: OutputSection, name: str) -> Answer:
-    return section.value(name, read=lambda text: text if failure(text) == NOT_SHOWN and text != "-" else failure(text))
+    return section.value(name, read=lambda text: failure(text) if is_failure(text) or text == "-" else text)
 
 
 def _engines(gpu: OutputSection) -> dict[str, Answer]:
@@ -366,15 +374,15 @@ def _fabric(fabric: OutputSection) -> dict[str, Answer]:
 
 def _fault(text: str, fine: str) -> int:
     """A part of the health mask: 0 not supported, else as `FABRIC_HEALTH` has it for a text that is fine or not."""
-    if not text or (is_error(failure(text)) and failure(text) != NOT_SHOWN):
+    if not text or is_failure(text):
         return 0
     is_configuration = fine == "None"
     return (1 if text == fine else 2) if is_configuration else (2 if text == fine else 1)
 
 
 def _status(text: str) -> Answer:
-    code = STATUSES.get(text.casefold())
-    return code if code is not None else failure(text) if failure(text) != NOT_SHOWN else pynvml.NVML_ERROR_UNKNOWN
+    unknown = failure(text) if is_failure(text) else pynvml.NVML_ERROR_UNKNOWN
+    return STATUSES.get(text.casefold(), unknown)
 
 
 def _uuid_bytes(text: str) -> Answer:
@@ -403,7 +411,7 @@ def _process_names(gpus: list[OutputSection]) -> dict[str, str]:
     return {
         f"nvmlSystemGetProcessName:{pid}": re.split(r"[/\\]", ARGUMENTS.split(path)[0])[-1]
         for pid, path in paths.items()
-        if path not in ("", "-") and not path.startswith("[") and failure(path) == NOT_SHOWN
+        if path not in ("", "-") and not path.startswith("[") and not is_failure(path)
     }
 
 

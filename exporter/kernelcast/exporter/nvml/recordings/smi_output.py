@@ -115,8 +115,13 @@ def read_outputs(text: str) -> list[OutputSection]:
 
 def failure(text: str) -> Answer:
     """NVML's error for a text in place of a value; of an unknown text, that there is no data."""
-    inner = text.strip("[] .")
-    return next(({ERROR: code} for pattern, code in FAILURES if pattern.fullmatch(inner)), dict(NOT_SHOWN))
+    code = _failure_code(text)
+    return dict(NOT_SHOWN) if code is None else {ERROR: code}
+
+
+def is_failure(text: str) -> bool:
+    """Whether a text stands in place of a value, such as `N/A` or `[Unknown Error]`."""
+    return _failure_code(text) is not None
 
 
 def is_error(answer: Answer) -> bool:
@@ -127,6 +132,11 @@ def is_error(answer: Answer) -> bool:
 def together(answers: Mapping[str, Answer], make: Callable[[dict[str, Answer]], Answer]) -> Answer:
     """Make one answer of several values; the first error among them where one has none."""
     return next((answer for answer in answers.values() if is_error(answer)), None) or make(dict(answers))
+
+
+def _failure_code(text: str) -> int | None:
+    inner = text.strip("[] .")
+    return next((code for pattern, code in FAILURES if pattern.fullmatch(inner)), None)
 
 
 def _bare(text: str, before: str) -> str:

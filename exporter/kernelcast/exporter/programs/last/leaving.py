@@ -114,8 +114,6 @@ class Leaving:
 
 def _confirm(connection: ProgramConnection, event_ids: list[str]) -> None:
     """Confirm outcomes that are on disk to a program that is ending, as far as its socket accepts packets."""
-    if connection.session is None or connection.session.hello.wants_confirmations is not True:
-        return
     with contextlib.suppress(OSError):
         for start in range(0, len(event_ids), IDS_AT_ONCE):
             for packet in encode(OutcomesConfirmed(tuple(event_ids[start : start + IDS_AT_ONCE]))):

@@ -61,11 +61,11 @@ def components(values: Floats) -> Parts:
     model = UnobservedComponents(values, level="llevel", autoregressive=1)
     fitted = model.fit(disp=False, maxiter=MOST_ITERATIONS, method="lbfgs", cov_type="none")
     _check(fitted)
-    found = fitted.filter_results
-    output = found.design[0, :, -1]
-    covariance = found.predicted_state_cov[:, :, -1] @ output
-    variance = float(output @ covariance) + float(found.obs_cov[0, 0, -1])
-    return Parts(found.transition[:, :, -1], covariance / max(variance, 1e-12), output, found.filtered_state[:, -1])
+    results = fitted.filter_results
+    output = results.design[0, :, -1]
+    covariance = results.predicted_state_cov[:, :, -1] @ output
+    variance = float(output @ covariance) + float(results.obs_cov[0, 0, -1])
+    return Parts(results.transition[:, :, -1], covariance / max(variance, 1e-12), output, results.filtered_state[:, -1])
 
 
 FITS: Final[Mapping[str, Callable[[Floats], Parts]]] = dict(zip(MODELS, (damped_trend, components), strict=True))

@@ -45,8 +45,8 @@ class FitRequest:
     @classmethod
     def decode(cls, message: bytes) -> "FitRequest":
         """Decode a request."""
-        found = json.loads(message)
-        return cls(np.array(found["values"], np.float64), int(found["last"]), int(found["season"]))
+        document = json.loads(message)
+        return cls(np.array(document["values"], np.float64), int(document["last"]), int(document["season"]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,12 +65,12 @@ class FitAnswer:
 
     def encode(self) -> bytes:
         """Encode the answer."""
-        found = {
+        document = {
             "models": [model.to_json() for model in self.models],
             "outcomes": self.outcomes,
             "seconds": self.seconds,
         }
-        return json.dumps(found).encode()
+        return json.dumps(document).encode()
 
     @classmethod
     def decode(cls, message: bytes) -> "FitAnswer":
@@ -80,9 +80,9 @@ class FitAnswer:
             ValueError: It is none, or one of another version.
         """
         try:
-            found = json.loads(message)
-            models = tuple(LinearModel.from_json(each) for each in found["models"])
-            outcomes = {str(name): FitOutcome(outcome) for name, outcome in found["outcomes"].items()}
-            return cls(models, outcomes, float(found["seconds"]))
+            document = json.loads(message)
+            models = tuple(LinearModel.from_json(each) for each in document["models"])
+            outcomes = {str(name): FitOutcome(outcome) for name, outcome in document["outcomes"].items()}
+            return cls(models, outcomes, float(document["seconds"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"no answer of this version: {error!r}") from error

@@ -44,10 +44,10 @@ class LinearModel:
         return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "LinearModel":
+    def from_json(cls, document: Mapping[str, Any]) -> "LinearModel":
         """Convert back."""
         arrays: dict[str, Any] = {
-            name: np.array(value, np.float64) if isinstance(value, list) else value for name, value in found.items()
+            name: np.array(value, np.float64) if isinstance(value, list) else value for name, value in document.items()
         }
         return cls(**arrays)
 
@@ -78,11 +78,11 @@ class LinearModel:
             lead: Intervals from each one to its forecast.
         """
         ahead = self.output @ np.linalg.matrix_power(self.transition, lead)
-        found: Floats = self.centre + self.scale * (states @ ahead + self._season(first + lead, len(states)))
-        return found
+        values: Floats = self.centre + self.scale * (states @ ahead + self._season(first + lead, len(states)))
+        return values
 
     def _season(self, first: int, count: int) -> Floats:
         if not len(self.profile):
             return np.zeros(count)
-        found: Floats = self.profile[(first + np.arange(count)) % len(self.profile)]
-        return found
+        values: Floats = self.profile[(first + np.arange(count)) % len(self.profile)]
+        return values

@@ -103,13 +103,13 @@ class FittedPanel:
     def forecasts(self, lead: int, rows: slice) -> dict[str, Floats]:
         """Forecasts by name of the model, each of shape (rows, t), NaN where no fit is in use."""
         begin, end, _ = rows.indices(self.rows)
-        found = {name: np.full((end - begin, self._length), np.nan) for name in self.names}
+        by_model = {name: np.full((end - begin, self._length), np.nan) for name in self.names}
         for segment in self._segments:
             if begin <= segment.row < end:
                 columns = slice(segment.begin, segment.begin + len(segment.states))
                 values = segment.model.forecasts(segment.states, segment.number, lead)
-                found[segment.model.name][segment.row - begin, columns] = values
-        return found
+                by_model[segment.model.name][segment.row - begin, columns] = values
+        return by_model
 
     def _cut(self, row: int, values: Floats, fits: Fits) -> Iterator[_Segment]:
         ends: dict[str, int] = {}

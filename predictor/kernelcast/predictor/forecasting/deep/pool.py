@@ -127,23 +127,24 @@ class FitPool:
 
     def answers(self, wait_seconds: float = 0.0) -> list[Answered]:
         """See `Pool`."""
-        found: list[Answered] = []
+        answered: list[Answered] = []
         while True:
+            waits = bool(wait_seconds) and not answered
             try:
-                found.append(self._answers.get(block=bool(wait_seconds) and not found, timeout=wait_seconds or None))
+                answered.append(self._answers.get(block=waits, timeout=wait_seconds or None))
             except queue.Empty:
-                return found
+                return answered
 
     def fit_all(self, requests: Sequence[FitRequest]) -> list[FitAnswer]:
         """Fit windows and wait for all of them; not while other requests are under way."""
-        found: dict[int, FitAnswer] = {}
+        answers: dict[int, FitAnswer] = {}
         waiting = list(enumerate(requests))[::-1]
-        while len(found) < len(requests):
+        while len(answers) < len(requests):
             while waiting and self.submit(*waiting[-1]):
                 waiting.pop()
             answered = self._answers.get()
-            found[answered.ticket] = answered.answer
-        return [found[number] for number in range(len(requests))]
+            answers[answered.ticket] = answered.answer
+        return [answers[number] for number in range(len(requests))]
 
     def close(self, timeout_seconds: float) -> None:
         """See `Pool`."""

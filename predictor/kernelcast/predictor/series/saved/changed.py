@@ -106,8 +106,8 @@ def digests(values: Array) -> NDArray[np.uint64]:
     padded[:, : plain.shape[1]] = plain
     words = padded.view(np.uint64)
     factors = np.resize(_FACTORS, words.shape[1])
-    found: NDArray[np.uint64] = (words * factors).sum(axis=1, dtype=np.uint64) + np.uint64(1)
-    return found
+    digests: NDArray[np.uint64] = (words * factors).sum(axis=1, dtype=np.uint64) + np.uint64(1)
+    return digests
 
 
 def _since(values: NDArray[np.float32], newest: Ints, saved: Ints) -> NDArray[np.float32]:

@@ -129,9 +129,10 @@ class SavedRows:
 
     def take_rewritten(self, rows: Ints) -> Ints:
         """The rows among these that must be saved whole; called under the lock."""
-        found = np.array([row for row in rows.tolist() if row in self._rewritten] if self._rewritten else [], np.int64)
-        self._rewritten.difference_update(found.tolist())
-        return found
+        known = self._rewritten
+        rewritten = np.array([row for row in rows.tolist() if row in known] if known else [], np.int64)
+        self._rewritten.difference_update(rewritten.tolist())
+        return rewritten
 
     def prepare(self, rows: Ints) -> None:
         """Make room for rows that were just admitted."""

@@ -15,16 +15,16 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.causes.fleet import Reference, references, slow_from_birth
 from kernelcast.predictor.causes.shared_baselines import MAX_AGE_NS, SharedBaselines
-from kernelcast.predictor.cycle.causes.breach_causes import BreachCauses, FleetFigures
-from kernelcast.predictor.cycle.causes.device_faults import observed_finding
-from kernelcast.predictor.cycle.causes.device_panels import DeviceRows
-from kernelcast.predictor.cycle.causes.fleet_kernels import (
+from kernelcast.predictor.cycle.breach_causes import BreachCauses, FleetFigures
+from kernelcast.predictor.cycle.candidate_findings import observed_candidate
+from kernelcast.predictor.cycle.detector_state import DetectorState
+from kernelcast.predictor.cycle.device_panels import DeviceRows
+from kernelcast.predictor.cycle.faults.fleet_kernels import (
     PAST_BLOCKS,
     FleetKernels,
     FleetPanel,
     usual_clocks,
 )
-from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.series.subjects import DURATION, DeviceKey
@@ -38,7 +38,7 @@ SLOW_SHARE: Final = 0.5
 KNOWN_SHARE: Final = 0.5
 """Share of a GPU's kernels that other nodes run too, if they do the same work."""
 MAX_KERNELS_SHOWN: Final = 3
-"""Kernels that a finding names as evidence, the slowest ones."""
+"""Kernels that a candidate names as evidence, the slowest ones."""
 
 Worker = tuple[str, DeviceKey]
 """Program and GPU."""
@@ -60,10 +60,10 @@ class _Compared:
 
     def workers(self) -> dict[Worker, list[int]]:
         """Places of the kernels of each worker."""
-        found: dict[Worker, list[int]] = defaultdict(list)
-        for place, one in enumerate(self.panel.kernels):
-            found[one.member.program, one.device].append(place)
-        return found
+        places: dict[Worker, list[int]] = defaultdict(list)
+        for place, kernel in enumerate(self.panel.kernels):
+            places[kernel.member.program, kernel.device].append(place)
+        return places
 
 
 class FleetComparison:
@@ -74,13 +74,13 @@ class FleetComparison:
         compared: Kernels on GPUs that have a reference at present.
     """
 
-    def __init__(self, source: PanelSource, breaches: BreachCauses, memory: DetectorMemory) -> None:
+    def __init__(self, source: PanelSource, breaches: BreachCauses, state: DetectorState) -> None:
         self._source = source
         self._breaches = breaches
-        self._memory = memory
+        self._state = state
         self._kernels = FleetKernels(source)
         self._block: int | None = None
-        self._findings: dict[int, Finding] = {}
+        self._candidates: dict[int, Finding] = {}
         self._leads: dict[Worker, int] = {}
         self.shared = SharedBaselines()
         self.compared = 0
@@ -94,34 +94,40 @@ class FleetComparison:
             live: Shape (n,), rows that report.
             newest: Shape (n,), newest interval of each.
             known: Rows of the metrics of GPUs.
-            others: The cycle's other findings: their GPUs are not healthy.
+            others: The cycle's other candidates: their GPUs are not healthy.
             changes: Versions and tunables of programs.
 
         Returns:
-            One finding for each slow GPU and program.
+            One candidate for each slow GPU and program.
         """
         mine = self._source.attributes.kernel[live]
         rows, newest = live[mine], newest[mine]
         if not len(rows):
-            self._findings, self.compared = {}, 0
+            self._candidates, self.compared = {}, 0
             return []
         block = self._source.common_block(newest)
         if block != self._block and self.shared.caught_up:
             self._block = block
             self._kernels.update(rows, known, changes)
             compared = self._compare(self._kernels.panel(self._judged(rows, newest), block), block)
-            self._findings = self._findings_of(compared, live, known, block)
+            self._candidates = self._candidates_of(compared, live, known, block)
             # A deploy concerns a program, not the health of a GPU.
             unhealthy = {
-                _device_of(one) for one in (*others, *self._findings.values()) if one.cause is not Cause.DEPLOY
+                _device_of(candidate)
+                for candidate in (*others, *self._candidates.values())
+                if candidate.cause is not Cause.DEPLOY
             }
             self._offer(compared, unhealthy | self._alarmed(live), block)
         here = set(rows.tolist())
-        self._findings = {row: one for row, one in self._findings.items() if row in here}
+        self._candidates = {row: candidate for row, candidate in self._candidates.items() if row in here}
         # The comparison of a program's own ranks shows the same, and sooner.
-        stragglers = {_device_of(one) for one in others if one.cause is Cause.STRAGGLER}
-        named = self._findings.values()
-        return [one for one in named if one.cause is not Cause.AGEING or _device_of(one) not in stragglers]
+        stragglers = {_device_of(candidate) for candidate in others if candidate.cause is Cause.STRAGGLER}
+        named = self._candidates.values()
+        return [
+            candidate
+            for candidate in named
+            if candidate.cause is not Cause.AGEING or _device_of(candidate) not in stragglers
+        ]
 
     def explain(self, row: int) -> dict[str, Any]:
         """Reference of the fleet for a kernel, or the reason why there is none. Call it under the lock."""
@@ -130,10 +136,10 @@ class FleetComparison:
         kernel = self._kernels.of(row)
         if isinstance(kernel, str):
             return {"compared": False, "reason": kernel}
-        found = self._compare(self._kernels.panel(np.array([row]), self._block), self._block)
-        if not len(found.panel.rows):
+        compared = self._compare(self._kernels.panel(np.array([row]), self._block), self._block)
+        if not len(compared.panel.rows):
             return {"compared": False, "reason": "its process has run for less than an hour"}
-        reference, own = found.references[0], float(found.panel.usual[0])
+        reference, own = compared.references[0], float(compared.panel.usual[0])
         facts = {"kernel_baseline": kernel.member.key, "code_version": kernel.member.code_version, "own_seconds": own}
         if reference is None:
             return {"compared": False, "reason": "fewer than three other nodes run it", **facts}
@@ -143,31 +149,31 @@ class FleetComparison:
             "fleet_seconds": reference.median_seconds,
             "fleet_nodes": reference.nodes,
             "slow_from_seconds": reference.bar_seconds,
-            "slow": bool(found.slow[0]),
+            "slow": bool(compared.slow[0]),
         }
 
     def _judged(self, rows: Ints, newest: Ints) -> Ints:
         """Kernels that have a usual duration, and are not in a trial or in their first minutes."""
         trial = self._source.trials.within(rows, newest * self._source.windows.interval_ns)
-        return rows[~(self._memory.wide[rows] | self._memory.opening[rows] | trial)]
+        return rows[~(self._state.wide[rows] | self._state.opening[rows] | trial)]
 
     def _compare(self, panel: FleetPanel, block: int) -> _Compared:
         members = [one.member for one in panel.kernels]
         oldest_ns = self._end_ns(block) - MAX_AGE_NS
-        found = references(members, self.shared.known(one.key for one in members), oldest_ns=oldest_ns)
-        bars = np.array([np.nan if one is None else one.bar_seconds for one in found])
+        fleet_references = references(members, self.shared.known(one.key for one in members), oldest_ns=oldest_ns)
+        bars = np.array([np.nan if one is None else one.bar_seconds for one in fleet_references])
         slow = slow_from_birth(panel.usual, bars) & slow_from_birth(panel.recent, bars)
-        return _Compared(panel, found, slow)
+        return _Compared(panel, fleet_references, slow)
 
-    def _findings_of(self, compared: _Compared, live: Ints, known: DeviceRows, block: int) -> dict[int, Finding]:
+    def _candidates_of(self, compared: _Compared, live: Ints, known: DeviceRows, block: int) -> dict[int, Finding]:
         """Findings by the row of the kernel that shows each best."""
-        self.compared = sum(one is not None for one in compared.references)
+        self.compared = sum(reference is not None for reference in compared.references)
         workers = {worker: places for worker, places in compared.workers().items() if _is_slow(compared, places)}
         leads = self._leads_of(compared, workers)
         chosen = np.array(list(leads.values()), np.int64)
         causes = self._causes(compared, chosen, live, known, block) if len(chosen) else []
         return {
-            int(compared.panel.rows[place]): self._finding(compared, place, workers[worker], cause, block)
+            int(compared.panel.rows[place]): self._candidate(compared, place, workers[worker], cause, block)
             for (worker, place), cause in zip(leads.items(), causes, strict=True)
             if cause is not None
         }
@@ -196,23 +202,27 @@ class FleetComparison:
         self, compared: _Compared, places: Ints, live: Ints, known: DeviceRows, block: int
     ) -> list[FoundCause | None]:
         rows = compared.panel.rows[places]
-        found = [one for place in places.tolist() if (one := compared.references[place]) is not None]
+        fleet_references = [
+            reference for place in places.tolist() if (reference := compared.references[place]) is not None
+        ]
         figures = FleetFigures(
             usual=compared.panel.usual[places],
-            fleet=np.array([one.median_seconds for one in found]),
+            fleet=np.array([reference.median_seconds for reference in fleet_references]),
             clock=self._clocks(rows, block),
-            fleet_clock=np.array([one.sm_clock_mhz for one in found]),
+            fleet_clock=np.array([reference.sm_clock_mhz for reference in fleet_references]),
         )
         newest = np.full(len(rows), (block + 1) * self._source.histories.block_intervals - 1)
         return self._breaches.of_fleet(rows, newest, live, known, figures)
 
-    def _finding(self, compared: _Compared, lead: int, places: Sequence[int], cause: FoundCause, block: int) -> Finding:
+    def _candidate(
+        self, compared: _Compared, lead: int, places: Sequence[int], cause: FoundCause, block: int
+    ) -> Finding:
         rest = [place for place in self._by_slowness(compared, places) if place != lead]
         facts = [self._fact(compared, place, block) for place in (lead, *rest[: MAX_KERNELS_SHOWN - 1])]
-        facts += [one for one in cause.evidence if (one.metric, one.against) != (DURATION, "peers")]
+        facts += [evidence for evidence in cause.evidence if (evidence.metric, evidence.against) != (DURATION, "peers")]
         # The GPU is as fast as it always was, so it can wait for working hours.
         shown = FoundCause(cause.cause, Severity.TICKET, tuple(facts))
-        return observed_finding(shown, compared.panel.kernels[lead].labels, self._end_ns(block), DURATION)
+        return observed_candidate(shown, compared.panel.kernels[lead].labels, self._end_ns(block), DURATION)
 
     def _fact(self, compared: _Compared, place: int, block: int) -> FindingEvidence:
         kernel, reference, end_ns = compared.panel.kernels[place], compared.references[place], self._end_ns(block)
@@ -241,21 +251,21 @@ class FleetComparison:
         """Share the usual durations of the healthy GPUs of each node."""
         panel, end_ns = compared.panel, self._end_ns(block)
         groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for place, one in enumerate(panel.kernels):
-            if one.device not in unhealthy:
-                groups[one.member.key, one.member.hostname].append(place)
+        for place, kernel in enumerate(panel.kernels):
+            if kernel.device not in unhealthy:
+                groups[kernel.member.key, kernel.member.hostname].append(place)
         clocks = self._clocks_by_device(panel.rows, block)
         for (_, hostname), places in groups.items():
             kernels = [panel.kernels[place] for place in places]
-            known = [clocks.get(one.device, np.nan) for one in kernels]
+            known = [clocks.get(kernel.device, np.nan) for kernel in kernels]
             part = NodeBaseline(
                 hostname=hostname,
                 median_seconds=float(np.median(panel.usual[places])),
                 spread_ratio=float(np.median(panel.spread[places])),
                 count=int(panel.blocks[places].sum()) * self._source.histories.block_intervals,
-                code_version=_common(one.member.code_version for one in kernels),
+                code_version=_common(kernel.member.code_version for kernel in kernels),
                 time_ns=end_ns,
-                program=_common(one.member.program for one in kernels),
+                program=_common(kernel.member.program for kernel in kernels),
                 sm_clock_mhz=float(np.nan_to_num(np.nanmedian(known))) if np.isfinite(known).any() else 0.0,
             )
             own = kernels[0].baseline
@@ -263,8 +273,8 @@ class FleetComparison:
 
     def _alarmed(self, live: Ints) -> set[DeviceKey]:
         """GPUs with a series whose alert fires, or that is at its limit."""
-        memory = self._memory
-        alarmed = live[memory.firing[live] | memory.passed[live] | memory.beyond[live]]
+        state = self._state
+        alarmed = live[state.firing[live] | state.passed[live] | state.beyond[live]]
         return set(self._devices(alarmed))
 
     def _clocks_by_device(self, rows: Ints, block: int) -> dict[DeviceKey, float]:
@@ -274,7 +284,7 @@ class FleetComparison:
     def _devices(self, rows: Ints) -> list[DeviceKey]:
         with self._source.lock:
             subjects = [self._source.windows.subject(row) for row in rows.tolist()]
-        return [("", "", "") if one is None else one.device for one in subjects]
+        return [("", "", "") if subject is None else subject.device for subject in subjects]
 
     def _clocks(self, rows: Ints, block: int) -> Floats:
         return usual_clocks(self._source.companion_blocks(device.SM_CLOCK.prometheus_name, rows, block))
@@ -290,8 +300,8 @@ def _is_slow(compared: _Compared, places: Sequence[int]) -> bool:
     return slow > 0 and len(known) >= KNOWN_SHARE * len(places) and slow >= SLOW_SHARE * len(known)
 
 
-def _device_of(found: Finding) -> DeviceKey:
-    labels = dict(found.labels)
+def _device_of(candidate: Finding) -> DeviceKey:
+    labels = dict(candidate.labels)
     return labels.get("Hostname", ""), labels.get("UUID", ""), labels.get("GPU_I_ID", "")
 
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.causes.features import features
-from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, Found, FoundCause, find
+from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, FoundCause, RowCauses, find
 from kernelcast.predictor.causes.observed import Around, Observed, before_version
-from kernelcast.predictor.cycle.causes.device_panels import DAY_BLOCKS, DevicePanels, DeviceRows, Labels
-from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.cycle.detector_state import DetectorState
+from kernelcast.predictor.cycle.device_panels import DAY_BLOCKS, DevicePanels, DeviceRows
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.series.subjects import DURATION
@@ -23,6 +23,7 @@ from kernelcast.wire.catalogue.cause_rules import RULES, Excuse
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.features import Feature
 from kernelcast.wire.catalogue.meanings import Cause, Meaning, MeaningQuestion
+from kernelcast.wire.identity import Labels
 
 MAX_SIBLINGS: Final = 8
 """Other kernels of the GPU that are compared with a slow one."""
@@ -58,10 +59,10 @@ class FleetFigures:
 class BreachCauses:
     """Finds causes of rows, from their GPU and the other kernels there. Only the thread that runs cycles uses it."""
 
-    def __init__(self, panels: DevicePanels, memory: DetectorMemory) -> None:
+    def __init__(self, panels: DevicePanels, state: DetectorState) -> None:
         self._panels = panels
         self._source = panels.source
-        self._memory = memory
+        self._state = state
 
     def of_kernels(
         self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows
@@ -74,13 +75,16 @@ class BreachCauses:
             live: Rows that report.
             known: Rows of the metrics of GPUs.
         """
-        found: list[tuple[FoundCause | None, Excuse | None]] = []
+        causes: list[tuple[FoundCause | None, Excuse | None]] = []
         rules = [rule for rule in RULES if rule.topic is MeaningQuestion.SPEED]
         for begin in range(0, len(rows), CHUNK_ROWS):
             part = slice(begin, begin + CHUNK_ROWS)
             known_features = self._kernel_features(rows[part], newest[part], live, known)
-            found += [_decided(known_features, number, one) for number, one in enumerate(find(known_features, rules))]
-        return found
+            causes += [
+                _decided(known_features, number, row_causes)
+                for number, row_causes in enumerate(find(known_features, rules))
+            ]
+        return causes
 
     def of_fleet(
         self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows, figures: FleetFigures
@@ -95,8 +99,8 @@ class BreachCauses:
             figures: The comparison with the fleet.
         """
         rules = [rule for rule in RULES if rule.topic is MeaningQuestion.SPEED]
-        found = find(self._kernel_features(rows, newest, live, known, figures), rules)
-        return [one.first_of(_CAUSES_OF_GPUS) for one in found]
+        row_causes = find(self._kernel_features(rows, newest, live, known, figures), rules)
+        return [found_causes.first_of(_CAUSES_OF_GPUS) for found_causes in row_causes]
 
     def of_devices(
         self, rows: Ints, meaning: Meaning, known: DeviceRows, limits: Mapping[str, Floats]
@@ -118,8 +122,8 @@ class BreachCauses:
         allowed = frozenset({meaning.cause}) | meaning.other_causes
         rules = [rule for rule in RULES if rule.topic in (None, meaning.topic)]
         known_features = find(self._panels.features(known, devices[present], around), rules)
-        found = dict(zip(np.flatnonzero(present).tolist(), known_features, strict=True))
-        return [found[at].first_of(allowed) if at in found else None for at in place.tolist()]
+        causes_of_present = dict(zip(np.flatnonzero(present).tolist(), known_features, strict=True))
+        return [causes_of_present[at].first_of(allowed) if at in causes_of_present else None for at in place.tolist()]
 
     def _kernel_features(
         self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows, fleet: FleetFigures | None = None
@@ -136,7 +140,7 @@ class BreachCauses:
             siblings=self._siblings(rows, kernels, block),
             process=process + regime,
             version=regime,
-            baseline=self._memory.baseline[rows],
+            baseline=self._state.baseline[rows],
         )
         if fleet is not None:
             around = replace(
@@ -153,7 +157,7 @@ class BreachCauses:
     def _durations(self, rows: Ints, block: int) -> Floats:
         """A day of blocks of kernels; the last column is the present."""
         values = self._source.histories.blocks(rows, block)[1][:, -DAY_BLOCKS:]
-        values[:, -1] = self._memory.value[rows]
+        values[:, -1] = self._state.value[rows]
         return values
 
     def _programs(self, kernels: Ints, devices: Ints) -> Floats:
@@ -161,8 +165,8 @@ class BreachCauses:
         attributes = self._source.attributes
         pairs = np.unique(np.stack([attributes.device[kernels], attributes.program[kernels]], axis=1), axis=0)
         count = np.bincount(pairs[:, 0], minlength=int(devices.max(initial=0)) + 1)
-        found: Floats = count[devices].astype(np.float64)
-        return found
+        programs: Floats = count[devices].astype(np.float64)
+        return programs
 
     def _siblings(self, rows: Ints, kernels: Ints, block: int) -> Floats | None:
         """Durations of other kernels on the GPU of each row, shape (n, k, t); NaN before each one's present version."""
@@ -171,7 +175,9 @@ class BreachCauses:
         wanted = np.unique(number[rows])
         for row in kernels[np.isin(number[kernels], wanted)].tolist():
             by_device.setdefault(int(number[row]), []).append(row)
-        others = [[one for one in by_device.get(int(number[row]), ()) if one != row] for row in rows.tolist()]
+        others = [
+            [sibling for sibling in by_device.get(int(number[row]), ()) if sibling != row] for row in rows.tolist()
+        ]
         width = min(max(map(len, others), default=0), MAX_SIBLINGS)
         if not width:
             return None
@@ -187,25 +193,27 @@ class BreachCauses:
         # Each has a version of its own: with the values of a former one it would count as slower than usual.
         regime = self._source.regimes.expand(distinct_rows, block, values.shape[1])
         values[before_version(regime, OPENING_BLOCKS)] = np.nan
-        found: Floats = values[where.reshape(chosen.shape)]
-        return found
+        siblings: Floats = values[where.reshape(chosen.shape)]
+        return siblings
 
     def _labels(self, rows: Ints) -> list[Labels]:
         with self._source.lock:
             subjects = [self._source.windows.subject(row) for row in rows.tolist()]
-        return [() if one is None else one.without_variant.labels for one in subjects]
+        return [() if subject is None else subject.without_variant.labels for subject in subjects]
 
 
-def _decided(known_features: FeatureRows, number: int, found: Found) -> tuple[FoundCause | None, Excuse | None]:
+def _decided(
+    known_features: FeatureRows, number: int, row_causes: RowCauses
+) -> tuple[FoundCause | None, Excuse | None]:
     """The cause of a slow kernel if its evidence suffices."""
-    cause = found.causes[0] if found.causes else None
+    cause = row_causes.causes[0] if row_causes.causes else None
     if cause is not None and cause.cause is Cause.AGEING and not _slows_the_gpu(known_features, number):
         # A GPU that ages slows most of its kernels; one that is slow alone is slow itself.
-        return None, found.reason
+        return None, row_causes.reason
     if cause is not None and cause.cause is Cause.CLOCK_LOW and not _knows_utilization(known_features, number):
         # Without a utilisation, a low clock may be that of a GPU with little to do.
         return None, Excuse.NO_DATA
-    return cause, found.reason
+    return cause, row_causes.reason
 
 
 def _knows_utilization(known_features: FeatureRows, number: int) -> bool:

@@ -13,8 +13,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause
-from kernelcast.predictor.cycle.causes.device_faults import observed_finding
-from kernelcast.predictor.cycle.causes.device_panels import Labels
+from kernelcast.predictor.cycle.candidate_findings import observed_candidate
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.peers import Basis, PeerDetector, PeerGroups, PeerStep, WorkerFinding
@@ -24,6 +23,7 @@ from kernelcast.wire.catalogue.cause_rules import SLOW_WORKER_PAGE
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import Finding, FindingEvidence, Severity
+from kernelcast.wire.identity import Labels
 
 FEWEST_WORKERS: Final = 4
 """With fewer, a worker is compared with its own past alone, as the baseline of each of its kernels does already."""
@@ -61,11 +61,11 @@ class _Job:
 
     def panel(self, values: Floats) -> Floats:
         """Durations of one block by worker and kernel, relative to the median of the workers, in seconds."""
-        found = np.full((len(self.labels), int(self.unit.max()) + 1), np.nan)
-        found[self.worker, self.unit] = values
-        usual = row_medians(found.T)
+        seconds = np.full((len(self.labels), int(self.unit.max()) + 1), np.nan)
+        seconds[self.worker, self.unit] = values
+        usual = row_medians(seconds.T)
         known = usual > 0
-        relative = np.where(known, found / np.where(known, usual, 1.0), np.nan)
+        relative = np.where(known, seconds / np.where(known, usual, 1.0), np.nan)
         # Each kernel weighs the same, and a worker that lacks one is not faster.
         return relative * float(np.nanmean(usual)) if known.any() else relative
 
@@ -89,7 +89,7 @@ class Stragglers:
             newest: Shape (n,), newest interval of each.
 
         Returns:
-            The findings that hold now.
+            The candidates that hold now.
         """
         known = self._source.attributes
         kernels = np.flatnonzero(known.kernel[live])
@@ -104,7 +104,7 @@ class Stragglers:
                 last = self._source.common_block(newest[places])
                 self._advance(job, last)
         self.jobs = present
-        return [one for job in present.values() for one in self._findings(job)]
+        return [candidate for job in present.values() for candidate in self._candidates(job)]
 
     def _job(self, before: _Job | None, rows: Ints) -> _Job | None:
         """The layout of a program's rows; the detector goes on while its workers and their kernels are the same."""
@@ -115,7 +115,7 @@ class Stragglers:
             return None
         with self._source.lock:
             subjects = [self._source.windows.subject(row) for row in rows.tolist()]
-        pairs = [() if one is None else one.labels for one in subjects]
+        pairs = [() if subject is None else subject.labels for subject in subjects]
         owners = [tuple(pair for pair in own if pair[0] in _WORKER_LABELS) for own in pairs]
         names = ["|".join(value for name, value in own if name in ("kernel", "variant")) for own in pairs]
         labels = tuple(sorted(set(owners)))
@@ -170,21 +170,21 @@ class Stragglers:
         (median,) = source.trials.masked(rows, last, median)
         return median, process
 
-    def _findings(self, job: _Job) -> Iterator[Finding]:
+    def _candidates(self, job: _Job) -> Iterator[Finding]:
         block_ns = self._source.histories.block_ns
-        for found in job.detector.findings:
-            labels = job.labels[found.worker]
+        for finding in job.detector.findings:
+            labels = job.labels[finding.worker]
             end_ns = ((job.block or 0) + 1) * block_ns
-            yield observed_finding(
-                straggler(found, labels, found.since_step * block_ns, end_ns), labels, end_ns, DURATION
+            yield observed_candidate(
+                straggler(finding, labels, finding.since_step * block_ns, end_ns), labels, end_ns, DURATION
             )
 
 
-def straggler(found: WorkerFinding, labels: Labels, begin_ns: int, end_ns: int) -> FoundCause:
+def straggler(finding: WorkerFinding, labels: Labels, begin_ns: int, end_ns: int) -> FoundCause:
     """A worker that is slow against its peers, or against its own past where it has too few of them."""
-    against = "peers" if found.basis is Basis.PEERS else "baseline"
-    fact = FindingEvidence(DURATION, labels, found.own_seconds, found.reference_seconds, against, begin_ns, end_ns)
-    severity = Severity.PAGE if found.ratio >= SLOW_WORKER_PAGE else Severity.TICKET
+    against = "peers" if finding.basis is Basis.PEERS else "baseline"
+    fact = FindingEvidence(DURATION, labels, finding.own_seconds, finding.reference_seconds, against, begin_ns, end_ns)
+    severity = Severity.PAGE if finding.ratio >= SLOW_WORKER_PAGE else Severity.TICKET
     return FoundCause(Cause.STRAGGLER, severity, (fact,))
 
 

@@ -12,7 +12,7 @@ from tests.unit.predictor.test_engine import Clock, engine, feed, kernel_and_var
 
 from kernelcast.columnar import Sample
 from kernelcast.predictor.cycle.predictions import CycleReport
-from kernelcast.predictor.cycling import CycleLoop
+from kernelcast.predictor.cycle_loop import CycleLoop
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.kafka_outputs import KafkaOutputs
 from kernelcast.predictor.measures import KafkaMeasures
@@ -33,7 +33,7 @@ class Loop:
     def __init__(self, settings: PredictorSettings, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock, self.sent, self.registry = Clock(), Sent(), CollectorRegistry()
         self.engine = engine(settings, self.clock)
-        found = CycleReport(time_ns=START_NS, watched=1, findings=[candidate()])
+        found = CycleReport(time_ns=START_NS, watched=1, candidates=[candidate()])
         monkeypatch.setattr(self.engine, "run_cycle", lambda _accepted: found)
         rest: Any = Quiet()
         self.saved = SavedScores(self.engine)
@@ -77,7 +77,7 @@ class SavedScores:
     """Scores of 7 abstentions on Kafka, which answers after some attempts only."""
 
     def __init__(self, engine: Engine) -> None:
-        scoring = engine.cycle.outcomes.scoring
+        scoring = engine.cycle.row_scores.scoring
         scoring.abstain(0, "no_baseline", 7)
         self.state, self.silent = scoring.dump(), 0
         scoring.abstentions.clear()
@@ -178,7 +178,7 @@ def test_saved_scores_are_kept_although_kafka_does_not_answer_at_the_start(
     running.loop.run(Event(), cast("Any", Part(waits)))
     running.loop.save()
     running.saved.silent = 0
-    scoring = running.engine.cycle.outcomes.scoring
+    scoring = running.engine.cycle.row_scores.scoring
     scoring.load(running.saved.read())
     assert scoring.abstentions == {(0, "no_baseline"): 7}
 

@@ -9,7 +9,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.fleet import NodeKernel, usual_durations
 from kernelcast.predictor.causes.observed import changed_at
-from kernelcast.predictor.cycle.causes.device_panels import DeviceRows, Labels
+from kernelcast.predictor.cycle.device_panels import DeviceRows
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
@@ -18,6 +18,7 @@ from kernelcast.predictor.series.subjects import DeviceKey, Subject
 from kernelcast.predictor.tuning.runs import ProgramRun
 from kernelcast.predictor.tuning.tunables import names_kernel
 from kernelcast.wire.baselines import KernelBaseline
+from kernelcast.wire.identity import Labels
 
 PAST_BLOCKS: Final = 36
 """Blocks of which the median is the usual duration."""
@@ -127,8 +128,8 @@ class FleetKernels:
     def panel(self, rows: Ints, block: int) -> FleetPanel:
         """Those of the rows that are compared, with their usual durations at the end of a block."""
         described = [self.of(row) for row in rows.tolist()]
-        places = np.array([isinstance(one, FleetKernel) for one in described], np.bool_)
-        kernels = [one for one in described if isinstance(one, FleetKernel)]
+        places = np.array([isinstance(kernel, FleetKernel) for kernel in described], np.bool_)
+        kernels = [kernel for kernel in described if isinstance(kernel, FleetKernel)]
         values = self._blocks(rows[places], block)
         usual, spread = usual_durations(values)
         known = np.isfinite(usual) & (usual > 0)
@@ -143,7 +144,7 @@ class FleetKernels:
 
     def _blocks(self, rows: Ints, last: int) -> Floats:
         """Medians of the last blocks of the present process and regime, without its first minutes and trials."""
-        found = np.empty((len(rows), PAST_BLOCKS))
+        medians = np.empty((len(rows), PAST_BLOCKS))
         source = self._source
         for begin in range(0, len(rows), CHUNK_ROWS):
             part = rows[begin : begin + CHUNK_ROWS]
@@ -153,9 +154,9 @@ class FleetKernels:
             process = source.histories.processes(part, last) + source.regimes.expand(part, last, length)
             since = np.maximum(changed_at(process), np.argmax(known, axis=1))
             usable: Bools = np.arange(length) >= (since + OPENING_BLOCKS)[:, None]
-            found[begin : begin + len(part)] = np.where(usable, median, np.nan)[:, -PAST_BLOCKS:]
-        (found,) = source.trials.masked(rows, last, found)
-        return found
+            medians[begin : begin + len(part)] = np.where(usable, median, np.nan)[:, -PAST_BLOCKS:]
+        (medians,) = source.trials.masked(rows, last, medians)
+        return medians
 
     def _version(self, program: str, run: ProgramRun | None) -> str | None:
         """The version of a program on a GPU; None during a rollout, where it is not known."""
@@ -181,15 +182,15 @@ class FleetKernels:
 
     def _read(self, rows: Ints) -> dict[int, tuple[int, Subject]]:
         """Generation and series of rows."""
-        found: dict[int, tuple[int, Subject]] = {}
+        subjects: dict[int, tuple[int, Subject]] = {}
         for begin in range(0, len(rows), CHUNK_ROWS):
             part = rows[begin : begin + CHUNK_ROWS].tolist()
             with self._source.lock:
                 for row in part:
                     subject = self._source.windows.subject(row)
                     if subject is not None:
-                        found[row] = int(self._source.windows.generation[row]), subject
-        return found
+                        subjects[row] = int(self._source.windows.generation[row]), subject
+        return subjects
 
 
 def _tuned(run: ProgramRun, label: str) -> str:
@@ -204,5 +205,5 @@ def usual_clocks(blocks: Floats) -> Floats:
     """Clock of each GPU under load: an upper quantile of its blocks, shape (n,); NaN where none is known."""
     ordered = np.sort(blocks[:, -PAST_BLOCKS:], axis=1)
     count = np.isfinite(ordered).sum(axis=1)
-    found: Floats = ordered[np.arange(len(ordered)), (0.9 * np.maximum(count - 1, 0)).astype(np.int64)]
-    return found
+    clocks: Floats = ordered[np.arange(len(ordered)), (0.9 * np.maximum(count - 1, 0)).astype(np.int64)]
+    return clocks

@@ -1,6 +1,6 @@
 """Kernels that a deploy made slower: a ticket until it is accepted or undone, or until their program has ended.
 
-`Regimes` reports deploys (`deployed`), `Publication` asks for the findings in each cycle (`run`).
+`Regimes` reports deploys (`deployed`), `Publication` asks for the candidate findings in each cycle (`run`).
 """
 
 import hashlib
@@ -14,8 +14,8 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, find
 from kernelcast.predictor.causes.observed import usual_low
-from kernelcast.predictor.cycle.causes.device_faults import observed_finding
-from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.cycle.candidate_findings import observed_candidate
+from kernelcast.predictor.cycle.detector_state import DetectorState
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
@@ -57,9 +57,9 @@ class Deploys:
         over: Programs whose last slower kernel went in the last cycle, with the reason.
     """
 
-    def __init__(self, source: PanelSource, memory: DetectorMemory) -> None:
+    def __init__(self, source: PanelSource, state: DetectorState) -> None:
         self._source = source
-        self._memory = memory
+        self._state = state
         self._generation: Ints = np.zeros(0, np.int64)
         self._since: Ints = np.zeros(0, np.int64)  # last block with values of the former versions; EMPTY: no deploy
         self._former: Ints = np.zeros(0, np.int64)  # number of the former versions, a key of `_versions`
@@ -67,7 +67,7 @@ class Deploys:
         self._value: Floats = np.zeros(0)  # seconds, the present duration of a slower kernel; NaN for others
         self._versions: dict[int, Versions] = {}
         self._block: int | None = None
-        self._findings: dict[int, Finding] = {}
+        self._candidates: dict[int, Finding] = {}
         self.over: dict[str, EndReason] = {}
 
     @property
@@ -101,7 +101,7 @@ class Deploys:
             return
         self._versions = {**self._used_versions(), version_number(former): former}
         values = self._source.histories.blocks(rows, block)[1][:, -DAY_BLOCKS:]
-        learnt = self._memory.baseline[rows]
+        learnt = self._state.baseline[rows]
         self._reference[rows] = np.where(np.isfinite(learnt), learnt, usual_low(values))
         self._since[rows], self._former[rows] = block, version_number(former)
 
@@ -126,11 +126,11 @@ class Deploys:
             self._block = block
             self._compare(live[pending], block)
             self._forget_undone(live[pending], changes.runs, reasons)
-            self._findings.clear()
+            self._candidates.clear()
         self._describe(changes.runs)
-        named = {_program(one) for one in self._findings.values()}
+        named = {_program(candidate) for candidate in self._candidates.values()}
         self.over = {program: reason for program, reason in reasons.items() if program not in named}
-        return list(self._findings.values())
+        return list(self._candidates.values())
 
     def _compare(self, rows: Ints, block: int) -> None:
         """Set the present duration of kernels that are slower; forget deploys that made none slower within a day."""
@@ -139,9 +139,9 @@ class Deploys:
         after = np.where(numbers > self._since[rows, None] + OPENING_BLOCKS, values, np.nan)
         slower = np.isfinite(self._value[rows])
         present = np.where(slower, _median(after[:, -RECENT_BLOCKS:]), _median(after[:, -DAY_BLOCKS:]))
-        found = slower | (present >= _SLOWER * self._reference[rows])
-        self._value[rows] = np.where(found & np.isfinite(present), present, self._value[rows])
-        self._clear(rows[~found & (block - self._since[rows] >= DAY_BLOCKS)])
+        slow = slower | (present >= _SLOWER * self._reference[rows])
+        self._value[rows] = np.where(slow & np.isfinite(present), present, self._value[rows])
+        self._clear(rows[~slow & (block - self._since[rows] >= DAY_BLOCKS)])
 
     def _forget_undone(self, rows: Ints, runs: Mapping[RunKey, ProgramRun], reasons: dict[str, EndReason]) -> None:
         """Forget kernels that are as fast as before, or whose program runs the former version again."""
@@ -175,35 +175,35 @@ class Deploys:
             self._forget(row, EndReason.PROGRAM_ENDED, reasons)
 
     def _forget(self, row: int, reason: EndReason, reasons: dict[str, EndReason]) -> None:
-        finding = self._findings.pop(row, None)
-        if finding is not None:
-            reasons[_program(finding)] = reason
+        candidate = self._candidates.pop(row, None)
+        if candidate is not None:
+            reasons[_program(candidate)] = reason
         self._clear(np.array([row]))
 
     def _describe(self, runs: Mapping[RunKey, ProgramRun]) -> None:
-        """Make the findings of the slower kernels, where some are missing: after a new block or a restart."""
+        """Make the candidates of the slower kernels, where some are missing: after a new block or a restart."""
         rows = np.flatnonzero((self._since != EMPTY) & np.isfinite(self._value))
-        if len(rows) == len(self._findings):
+        if len(rows) == len(self._candidates):
             return
         windows, block_ns = self._source.windows, self._source.histories.block_ns
         with self._source.lock:
             subjects = [windows.subject(row) for row in rows.tolist()]
             end_ns = ((windows.newest[rows] + 1) * windows.interval_ns).tolist()
-        labels = [() if one is None else one.without_variant.labels for one in subjects]
+        labels = [() if subject is None else subject.without_variant.labels for subject in subjects]
         value, reference = self._value[rows], self._reference[rows]
         shown = FeatureRows({Feature.DEPLOY_RATIO: FeatureColumn(value / reference, value, reference)}, labels, end_ns)
-        self._findings = {}
-        for place, (row, found) in enumerate(zip(rows.tolist(), find(shown, [_EVIDENCE_RULE]), strict=True)):
+        self._candidates = {}
+        for place, (row, row_causes) in enumerate(zip(rows.tolist(), find(shown, [_EVIDENCE_RULE]), strict=True)):
             run = self._run_of(row, runs)
             now = run.versions if run is not None else Versions()
             changed = changes(self._versions.get(int(self._former[row]), Versions()), now)
-            for cause in found.causes:
+            for cause in row_causes.causes:
                 begin_ns = int(self._since[row] + 1) * block_ns
                 facts = tuple(
                     replace(fact, begin_ns=begin_ns, code_version=now.code, changes=changed) for fact in cause.evidence
                 )
                 own = replace(cause, evidence=facts)
-                self._findings[row] = observed_finding(own, labels[place], end_ns[place], DURATION)
+                self._candidates[row] = observed_candidate(own, labels[place], end_ns[place], DURATION)
 
     def _run_of(self, row: int, runs: Mapping[RunKey, ProgramRun]) -> ProgramRun | None:
         with self._source.lock:
@@ -227,11 +227,11 @@ class Deploys:
 
     def _values_of(self, values: Array, rows: Ints, other: float) -> Array:
         """Values of rows; another one for rows that have no deploy."""
-        found = np.full(len(rows), other, values.dtype)
+        known = np.full(len(rows), other, values.dtype)
         inside = np.flatnonzero(rows < len(values))
         mine = inside[self._generation[rows[inside]] == self._source.windows.generation[rows[inside]]]
-        found[mine] = values[rows[mine]]
-        return found
+        known[mine] = values[rows[mine]]
+        return known
 
     def _saved(self, rows: Ints) -> Array:
         durations = [self._values_of(values, rows, np.nan) for values in (self._reference, self._value)]
@@ -249,15 +249,15 @@ class Deploys:
 
     def _used_versions(self) -> dict[int, Versions]:
         used = set(self._former[self._since != EMPTY].tolist())
-        return {number: one for number, one in self._versions.items() if number in used}
+        return {number: versions for number, versions in self._versions.items() if number in used}
 
     def _saved_versions(self) -> Array:
-        text = json.dumps([astuple(one) for one in self._used_versions().values()])
+        text = json.dumps([astuple(versions) for versions in self._used_versions().values()])
         return np.frombuffer(text.encode(), np.uint8)
 
     def _restore_versions(self, saved: Array) -> None:
-        for one in json.loads(saved.tobytes()):
-            versions = Versions(*one)
+        for fields in json.loads(saved.tobytes()):
+            versions = Versions(*fields)
             self._versions[version_number(versions)] = versions
 
 
@@ -274,5 +274,5 @@ def _median(values: Floats) -> Floats:
     return np.where(enough, row_medians(values), np.nan)
 
 
-def _program(finding: Finding) -> str:
-    return dict(finding.labels).get("program", "")
+def _program(candidate: Finding) -> str:
+    return dict(candidate.labels).get("program", "")

@@ -24,8 +24,8 @@ from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.catalogue.devices import device, gpu, nvlink
 from kernelcast.wire.catalogue.features import Feature
 from kernelcast.wire.catalogue.model import Metric
+from kernelcast.wire.identity import Labels
 
-Labels = tuple[tuple[str, str], ...]
 Reader = Callable[[Ints, int, Ints], Floats]
 """Reads values of rows: from rows, the newest block, and the newest interval of each, to an array (rows, time)."""
 
@@ -146,10 +146,11 @@ class DevicePanels:
         last = np.zeros(len(wanted), np.int64)
         last[place] = newest
         block = int(newest.max(initial=0)) // self.source.histories.block_intervals - 1
-        found = {
-            one.prometheus_name: self._joined(one, known, wanted, self.read_blocks, block, last) for one in metrics
+        panels = {
+            metric.prometheus_name: self._joined(metric, known, wanted, self.read_blocks, block, last)
+            for metric in metrics
         }
-        return {name: values[place] for name, values in found.items() if values is not None}
+        return {name: values[place] for name, values in panels.items() if values is not None}
 
     def states(self, known: DeviceRows, devices: Ints, newest: Ints) -> dict[str, Floats]:
         """Intervals of the reasons to lower the clock, for GPUs that repeat or do not ascend, by name."""
@@ -172,8 +173,8 @@ class DevicePanels:
         """Columns whose spans are in seconds of event time."""
         scale = self._scale
         return {
-            name: FeatureColumn(one.figure, one.value, one.reference, one.span_seconds * scale)
-            for name, one in columns.items()
+            name: FeatureColumn(column.figure, column.value, column.reference, column.span_seconds * scale)
+            for name, column in columns.items()
         }
 
     @property
@@ -187,24 +188,24 @@ class DevicePanels:
         places = np.array([first[number] for number in devices.tolist()], np.int64)
         with self.source.lock:
             subjects = [self.source.windows.subject(row) for row in known.rows[places].tolist()]
-        return known.newest[places], known.host[places], [_labels(one) for one in subjects]
+        return known.newest[places], known.host[places], [_labels(subject) for subject in subjects]
 
     def _gauges(self, known: DeviceRows, devices: Ints, block: int, newest: Ints) -> dict[str, Floats]:
         return dict(self._named(GAUGES, known, devices, self.read_blocks, block, newest))
 
     def _states(self, known: DeviceRows, devices: Ints, block: int, newest: Ints) -> dict[str, Floats]:
-        found = dict(self._named(STATES, known, devices, self._read_window, block, newest))
-        xid = found.get(device.XID_ERRORS.prometheus_name)
+        states = dict(self._named(STATES, known, devices, self._read_window, block, newest))
+        xid = states.get(device.XID_ERRORS.prometheus_name)
         if xid is not None:
             # An XID that was there before the window began did not occur in it.
-            found[device.XID_ERRORS.prometheus_name] = filled(filled(xid)[:, ::-1])[:, ::-1]
+            states[device.XID_ERRORS.prometheus_name] = filled(filled(xid)[:, ::-1])[:, ::-1]
         up = self._joined(nvlink.UP, known, devices, self._read_filled, block, newest, summed=True)
         count = self._joined(gpu.XID_ERRORS, known, devices, self._read_totals, block, newest, summed=True)
         pending = self._joined(device.RETIRED_PENDING, known, devices, self._read_newest_total, block, newest)
         for metric, values in ((nvlink.UP, up), (gpu.XID_ERRORS, count), (device.RETIRED_PENDING, pending)):
             if values is not None:
-                found[metric.prometheus_name] = values
-        return found
+                states[metric.prometheus_name] = values
+        return states
 
     def _counters(self, known: DeviceRows, devices: Ints, block: int, newest: Ints) -> dict[str, Floats]:
         return dict(self._named(COUNTERS, known, devices, self._read_block_totals, block, newest, summed=True))
@@ -241,12 +242,12 @@ class DevicePanels:
         if not len(rows):
             return None
         values = read(rows, block, newest[place])
-        found = np.full((len(devices), values.shape[1]), np.nan)
+        joined = np.full((len(devices), values.shape[1]), np.nan)
         for chosen in _in_rounds(place):
             own, new = place[chosen], values[chosen]
-            before = np.where(np.isfinite(found[own]), found[own], 0.0) if summed else 0.0
-            found[own] = np.where(np.isfinite(new), new + before, found[own])
-        return found
+            before = np.where(np.isfinite(joined[own]), joined[own], 0.0) if summed else 0.0
+            joined[own] = np.where(np.isfinite(new), new + before, joined[own])
+        return joined
 
     # The readers that `_joined` calls; all have the arguments of `Reader`.
 

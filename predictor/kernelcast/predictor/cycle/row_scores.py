@@ -1,6 +1,6 @@
-"""Hands claims and outcomes of a cycle's rows to the scores, under series numbers that survive a restart.
+"""Scores of the rows of a cycle: hands their claims and outcomes on under series numbers that survive a restart.
 
-`Claims` calls it in each cycle. The scores are in `predictor.scoring`, which knows no rows; `cycling` saves them.
+`Claims` calls it in each cycle. The scores are in `predictor.scoring`, which knows no rows; `cycle_loop` saves them.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.cycle.detector_state import DetectorState
 from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.scoring.classes import class_number, series_number
 from kernelcast.predictor.scoring.intervals import LEVELS
@@ -26,7 +26,7 @@ Series that are further behind most others are not scored: the clock of their ho
 """
 
 
-class Outcomes:
+class RowScores:
     """The scores of one predictor, addressed by rows of its windows. Only the thread that runs cycles uses it.
 
     Attributes:
@@ -79,7 +79,7 @@ class Outcomes:
         self,
         rows: Ints,
         blocks: Ints,
-        memory: DetectorMemory,
+        state: DetectorState,
         devices: Ints,
         means: Callable[[Ints, int], Floats],
     ) -> None:
@@ -88,7 +88,7 @@ class Outcomes:
         Args:
             rows: Shape (n,), synced.
             blocks: Shape (n,), newest whole block of each.
-            memory: Of the detector.
+            state: The detector's.
             devices: Shape (n,), number of each row's GPU.
             means: Means of some rows in a block.
         """
@@ -109,33 +109,33 @@ class Outcomes:
             is_due = self._has_claim(part, block)
             if is_due.any():
                 values[is_due] = means(part[is_due], block)
-            current = memory.evaluated[part] == block
-            beyond: Bools = current & memory.beyond[part]
-            firing: Bools = current & (memory.firing[part] | memory.passed[part])
+            current = state.evaluated[part] == block
+            beyond: Bools = current & state.beyond[part]
+            firing: Bools = current & (state.firing[part] | state.passed[part])
             gpus = self._count_gpus(devices[mine], block)
             numbers, classes = self._number[part], self._class[part]
             self.scoring.settle(block, numbers, classes, values, beyond, firing, gpus=gpus, span=span)
         self._settled[rows[fresh]] = blocks[fresh]
 
-    def claim_breaches(self, rows: Ints, memory: DetectorMemory, answered: Callable[[Ints], Bools]) -> None:
+    def claim_breaches(self, rows: Ints, state: DetectorState, answered: Callable[[Ints], Bools]) -> None:
         """Claim the probabilities of rows that were just evaluated, of a sample of the series if there are many.
 
         Args:
             rows: Shape (n,), synced.
-            memory: Of the detector.
+            state: The detector's.
             answered: Which horizons of some rows are published, shape (n, h).
         """
         rows = rows[~self._behind[rows]]
-        probability = memory.probability[rows]
+        probability = state.probability[rows]
         share = -(-2 * rows.size * probability.shape[1] // MAX_PENDING)
         chosen = rows[self._number[rows] % max(share, 1) == 0]
-        blocks = memory.evaluated[chosen]
+        blocks = state.evaluated[chosen]
         for block in np.unique(blocks).tolist():
             mine = chosen[blocks == block]
             _, first = np.unique(self._number[mine], return_index=True)
             mine = mine[first]
-            silent = (memory.beyond[mine] | memory.passed[mine])[:, None]
-            published = np.where(silent | ~answered(mine), np.nan, memory.probability[mine])
+            silent = (state.beyond[mine] | state.passed[mine])[:, None]
+            published = np.where(silent | ~answered(mine), np.nan, state.probability[mine])
             self.scoring.claim_breaches(block, self._number[mine], self._class[mine], published)
 
     def claim_forecasts(
@@ -173,8 +173,8 @@ class Outcomes:
         """Mean, lower and upper bound of a row as they are published."""
         quantiles = np.full((1, len(LEVELS)), np.nan)
         quantiles[0, [MEDIAN, 0, -1]] = bounds
-        found = self.scoring.published_quantiles(quantiles, self._class[[row]], horizon, np.array([surprise]))[0]
-        return float(found[MEDIAN]), float(found[0]), float(found[-1])
+        published = self.scoring.published_quantiles(quantiles, self._class[[row]], horizon, np.array([surprise]))[0]
+        return float(published[MEDIAN]), float(published[0]), float(published[-1])
 
     def abstain(self, rows: Ints, reasons: Mapping[Abstention, Bools]) -> None:
         """Count abstentions of rows by class, for each reason that applies; arrays of shape (n,)."""
@@ -185,15 +185,15 @@ class Outcomes:
 
     def _count_gpus(self, devices: Ints, block: int) -> int:
         """Count the GPUs that were not counted in a block yet: the blocks of some end a cycle later than of others."""
-        found = np.unique(devices)
-        missing = int(found.max(initial=-1)) + 1 - len(self._counted)
+        gpus = np.unique(devices)
+        missing = int(gpus.max(initial=-1)) + 1 - len(self._counted)
         if missing > 0:
             self._counted = np.r_[self._counted, np.full(missing, EMPTY)]
-        fresh = found[(self._counted[found] < block) | (self._counted[found] > block + MOST_SPAN)]
+        fresh = gpus[(self._counted[gpus] < block) | (self._counted[gpus] > block + MOST_SPAN)]
         self._counted[fresh] = block
         return len(fresh)
 
     def _has_claim(self, rows: Ints, block: int) -> Bools:
         pending = self.scoring.intervals.pending
-        found: Bools = np.isin(self._number[rows], pending.ints("series")[pending.ints("due") == block])
-        return found
+        has_claim: Bools = np.isin(self._number[rows], pending.ints("series")[pending.ints("due") == block])
+        return has_claim

@@ -2,7 +2,7 @@
 
 The cycle adds a claim for each interval that it publishes, and settles the claims whose block has ended; the publisher
 writes the coverage. Scores are in memory only: after a restart there is no coverage until enough claims have come due.
-Coverage by class and horizon, which survives a restart, is in `predictor.scoring`.
+Coverage by class and horizon, which survives a restart, is in `scoring.intervals`.
 """
 
 import heapq
@@ -92,7 +92,7 @@ class IntervalCoverage:
             if not claims:
                 del self._pending[key]
 
-    def coverage(self) -> dict[str, float]:
+    def by_metric(self) -> dict[str, float]:
         """Share of the recent intervals that contained their value, by metric; absent until there are enough."""
         return {metric: float(np.mean(hits)) for metric, hits in self._hits.items() if len(hits) >= MIN_SCORES}
 

@@ -13,9 +13,9 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle import programs
-from kernelcast.predictor.cycle.causes.breach_causes import BreachCauses
-from kernelcast.predictor.cycle.causes.device_panels import DeviceRows
+from kernelcast.predictor.cycle.breach_causes import BreachCauses
 from kernelcast.predictor.cycle.detection import Detection
+from kernelcast.predictor.cycle.device_panels import DeviceRows
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.predictions import Abstention, CycleReport
 from kernelcast.wire.catalogue.cause_rules import Excuse
@@ -61,27 +61,27 @@ class Explanations:
         """
         attributes = self.source.attributes
         kernels = np.flatnonzero(flagged & attributes.kernel[rows])
-        found = self._of_kernels(rows, newest, kernels, known, report) if len(kernels) else {}
+        causes = self._of_kernels(rows, newest, kernels, known, report) if len(kernels) else {}
         others = np.flatnonzero(flagged & ~attributes.kernel[rows])
         block = newest // self.source.histories.block_intervals - 1
         groups = np.stack([attributes.meaning[rows[others]], block[others]], axis=1)
         for meaning, ended in np.unique(groups, axis=0).tolist():
             places = others[(groups == (meaning, ended)).all(axis=1)]
-            found |= self._of_devices(rows, places, meaning, known)
-        return found
+            causes |= self._of_devices(rows, places, meaning, known)
+        return causes
 
     def abstention_of(self, row: int) -> Abstention | None:
         """The reason for publishing nothing about a kernel whose alert fires; None where it is published."""
-        memory = self.detection.memory
+        state = self.detection.state
         generation, decided = self.kept.get(row, (-1, None))
-        lasts = generation == memory.generation[row] and memory.since_ns[row] > 0
+        lasts = generation == state.generation[row] and state.since_ns[row] > 0
         return decided if lasts and isinstance(decided, Abstention) else None
 
     def _of_devices(self, rows: Ints, places: Ints, number: int, known: DeviceRows) -> dict[int, FoundCause]:
         meaning = self.source.attributes.meanings[number]
         own = FoundCause(meaning.cause, Severity.PAGE, ())
         metric = next((name for name, one in MEANINGS.items() if one is meaning), "")
-        limits = self.detection.memory.limit[rows[places]]
+        limits = self.detection.state.limit[rows[places]]
         shown = self.causes.of_devices(rows[places], meaning, known, {metric: limits}) if metric else []
         return dict.fromkeys(places.tolist(), own) | {
             place: one for place, one in zip(places.tolist(), shown, strict=False) if one is not None
@@ -90,13 +90,13 @@ class Explanations:
     def _of_kernels(
         self, rows: Ints, newest: Ints, places: Ints, known: DeviceRows, report: CycleReport
     ) -> dict[int, FoundCause]:
-        attributes, memory = self.source.attributes, self.detection.memory
-        judged = attributes.kernel[rows] & np.isfinite(memory.baseline[rows])
-        away = judged & programs.moved(memory.value[rows], np.where(judged, memory.baseline[rows], 1.0))
+        attributes, state = self.source.attributes, self.detection.state
+        judged = attributes.kernel[rows] & np.isfinite(state.baseline[rows])
+        away = judged & programs.moved(state.value[rows], np.where(judged, state.baseline[rows], 1.0))
         whole = programs.moved_as_a_whole(attributes.program[rows], away, judged)[places]
         mine = rows[places]
         shared = self.detection.shared(mine)
-        found: dict[int, FoundCause] = {}
+        causes: dict[int, FoundCause] = {}
         for number, slow_clock, (cause, reason) in self._shown(mine, newest[places], rows, known):
             place = int(places[number])
             row = int(mine[number])
@@ -112,8 +112,8 @@ class Explanations:
             if isinstance(decided, Abstention):
                 report.abstentions[decided] += 1
             else:
-                found[place] = decided
-        return found
+                causes[place] = decided
+        return causes
 
     def _shown(
         self, mine: Ints, newest: Ints, live: Ints, known: DeviceRows
@@ -151,16 +151,16 @@ class Explanations:
         if whole and shared:
             # The GPU's clock is not known, so that the rule for contention cannot hold.
             return FoundCause(Cause.CONTENTION, Severity.PAGE, ())
-        if whole and not self.detection.memory.firing[row]:
+        if whole and not self.detection.state.firing[row]:
             # The next block shows whether it is a step, which is a deploy.
             return Abstention.PROGRAM_WIDE
         return cause or self._own(row)
 
     def _lasting(self, row: int, decided: Decision) -> Decision:
         """The decision about a kernel, given the earlier one about the same alert."""
-        memory = self.detection.memory
-        generation, passed = int(memory.generation[row]), memory.has_passed(row)
-        begins = memory.since_ns[row] == 0
+        state = self.detection.state
+        generation, passed = int(state.generation[row]), state.has_passed(row)
+        begins = state.since_ns[row] == 0
         known = self.kept.pop(row, None)
         before = known[1] if known is not None and known[0] == generation and not begins else None
         if begins and passed and not _shows_clock(decided) and self.detection.has_clock(row):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tests.unit.predictor.conftest import Fleet, device_subject, fast
 
-from kernelcast.predictor.cycle.memory import DetectorMemory
-from kernelcast.predictor.cycle.scores.outcomes import Outcomes
+from kernelcast.predictor.cycle.detector_state import DetectorState
+from kernelcast.predictor.cycle.row_scores import RowScores
 from kernelcast.predictor.scoring.classes import CLASSES, series_number
 from kernelcast.predictor.scoring.published import scores
 from kernelcast.predictor.settings import JudgeSettings, SeriesMatcher
@@ -35,7 +35,7 @@ def scored() -> Fleet:
 
 @pytest.mark.slow
 def test_forecasts_and_probabilities_of_live_series_are_scored_by_class_and_horizon(scored: Fleet) -> None:
-    scoring = scored.cycle.outcomes.scoring
+    scoring = scored.cycle.row_scores.scoring
     claims = scoring.breaches.cells["count"][TEMPERATURE]
 
     assert scoring.intervals.cells["count"][TEMPERATURE, 0] >= 2
@@ -55,53 +55,53 @@ def test_scores_continue_under_the_same_series_after_a_restart(scored: Fleet) ->
         after.device(GPU_TEMP, lambda _second: 70.0 + noise(0.3, rng), gpu=gpu)
     after.second = scored.second
     after.run(150)
-    pending = scored.cycle.outcomes.scoring.breaches.pending
-    counted = scored.cycle.outcomes.scoring.breaches.cells["count"].sum()
+    pending = scored.cycle.row_scores.scoring.breaches.pending
+    counted = scored.cycle.row_scores.scoring.breaches.cells["count"].sum()
     assert len(pending) > 0
-    after.cycle.outcomes.scoring.load(scored.cycle.outcomes.scoring.dump())
+    after.cycle.row_scores.scoring.load(scored.cycle.row_scores.scoring.dump())
     known = {series_number(subject.metric, subject.labels) for subject in scored.series}
     assert set(pending.columns["series"].tolist()) <= known
     after.run(150)
 
-    assert after.cycle.outcomes.scoring.breaches.cells["count"].sum() > counted
-    assert set(after.cycle.outcomes.scoring.breaches.pending.columns["series"].tolist()) <= known
+    assert after.cycle.row_scores.scoring.breaches.cells["count"].sum() > counted
+    assert set(after.cycle.row_scores.scoring.breaches.pending.columns["series"].tolist()) <= known
 
 
 def test_horizons_that_change_keep_the_scores_of_the_others(scored: Fleet) -> None:
-    outcomes = Outcomes((60.0, 300.0), scored.cycle.block_seconds, lambda _row: None)
-    outcomes.scoring.load(scored.cycle.outcomes.scoring.dump())
-    counted = outcomes.scoring.breaches.cells["count"][TEMPERATURE, 0]
-    outcomes.use_horizons((60.0, 120.0, 600.0))
+    row_scores = RowScores((60.0, 300.0), scored.cycle.block_seconds, lambda _row: None)
+    row_scores.scoring.load(scored.cycle.row_scores.scoring.dump())
+    counted = row_scores.scoring.breaches.cells["count"][TEMPERATURE, 0]
+    row_scores.use_horizons((60.0, 120.0, 600.0))
 
     assert counted > 0
-    assert outcomes.scoring.breaches.cells["count"][TEMPERATURE].tolist() == [counted, 0, 0]
+    assert row_scores.scoring.breaches.cells["count"][TEMPERATURE].tolist() == [counted, 0, 0]
 
 
 def test_a_gpu_whose_block_ends_a_cycle_later_than_others_counts_as_observed() -> None:
     rows, generations = np.arange(2), np.ones(2, np.int64)
-    outcomes = Outcomes((300.0,), 300.0, lambda row: device_subject(GPU_TEMP, gpu=str(row)))
-    memory = DetectorMemory(1)
-    outcomes.sync(rows, generations)
-    memory.sync(rows, generations)
+    row_scores = RowScores((300.0,), 300.0, lambda row: device_subject(GPU_TEMP, gpu=str(row)))
+    state = DetectorState(1)
+    row_scores.sync(rows, generations)
+    state.sync(rows, generations)
     for blocks in ([1, 0], [1, 1], [2, 1], [2, 2]):
-        outcomes.settle(rows, np.array(blocks), memory, rows, lambda some, _block: np.zeros(len(some)))
+        row_scores.settle(rows, np.array(blocks), state, rows, lambda some, _block: np.zeros(len(some)))
 
-    assert outcomes.scoring.alerts.gpu_days == pytest.approx(5 * 300 / 86_400)
+    assert row_scores.scoring.alerts.gpu_days == pytest.approx(5 * 300 / 86_400)
 
 
-def claimed(blocks: list[list[int]]) -> Outcomes:
+def claimed(blocks: list[list[int]]) -> RowScores:
     """Outcomes of three series on three GPUs after these newest blocks; probabilities are claimed in each."""
     rows, generations = np.arange(3), np.ones(3, np.int64)
-    outcomes = Outcomes((300.0, 900.0), 300.0, lambda row: device_subject(GPU_TEMP, gpu=str(row)))
-    memory = DetectorMemory(2)
-    outcomes.sync(rows, generations)
-    memory.sync(rows, generations)
-    memory.probability[:] = 0.1
+    row_scores = RowScores((300.0, 900.0), 300.0, lambda row: device_subject(GPU_TEMP, gpu=str(row)))
+    state = DetectorState(2)
+    row_scores.sync(rows, generations)
+    state.sync(rows, generations)
+    state.probability[:] = 0.1
     for newest in blocks:
-        memory.evaluated[rows] = newest
-        outcomes.settle(rows, np.array(newest), memory, rows, lambda some, _block: np.zeros(len(some)))
-        outcomes.claim_breaches(rows, memory, lambda some: np.ones((len(some), 2), np.bool_))
-    return outcomes
+        state.evaluated[rows] = newest
+        row_scores.settle(rows, np.array(newest), state, rows, lambda some, _block: np.zeros(len(some)))
+        row_scores.claim_breaches(rows, state, lambda some: np.ones((len(some), 2), np.bool_))
+    return row_scores
 
 
 def test_a_host_whose_clock_is_far_behind_takes_no_score_from_the_others() -> None:
@@ -114,8 +114,8 @@ def test_a_host_whose_clock_is_far_behind_takes_no_score_from_the_others() -> No
 
 
 def test_claims_of_a_series_that_begins_again_are_given_up() -> None:
-    outcomes = claimed([[block] * 3 for block in range(1000, 1003)])
-    pending = len(outcomes.scoring.breaches.pending)
-    outcomes.sync(np.arange(3), np.array([2, 1, 1]))
-    assert len(outcomes.scoring.breaches.pending) == pending - 2
-    assert outcomes.scoring.unscored == 2
+    row_scores = claimed([[block] * 3 for block in range(1000, 1003)])
+    pending = len(row_scores.scoring.breaches.pending)
+    row_scores.sync(np.arange(3), np.array([2, 1, 1]))
+    assert len(row_scores.scoring.breaches.pending) == pending - 2
+    assert row_scores.scoring.unscored == 2

@@ -1,8 +1,8 @@
 """The published alert state follows the engine's alert rule, not a probability."""
 
 from kernelcast.columnar import Sample
-from kernelcast.predictor.cycle import samples
 from kernelcast.predictor.cycle.predictions import Degradation, Prediction
+from kernelcast.predictor.prediction_samples import by_key
 from kernelcast.predictor.series.subjects import DURATION, VARIANT, Form, Subject
 from kernelcast.wire.catalogue.forecast import DEGRADATION_ALERT, DEGRADATION_CROSSED, DEGRADATION_PROBABILITY
 from kernelcast.wire.catalogue.meanings import Cause
@@ -22,7 +22,7 @@ def prediction(
 
 
 def published(*predictions: Prediction) -> list[Sample]:
-    return [one for found in samples.by_key(predictions, time_ns=20).values() for one in found]
+    return [one for found in by_key(predictions, time_ns=20).values() for one in found]
 
 
 def alerts(*predictions: Prediction) -> list[tuple[str, object]]:

@@ -1,6 +1,6 @@
 """Events that were written twice are recognised, within a bounded memory."""
 
-from kernelcast.wire.repeats import RecentIds, event_key
+from kernelcast.wire.recent_ids import RecentIds, event_key
 
 
 def test_a_repeated_id_is_recognised_until_newer_ones_have_replaced_it() -> None:

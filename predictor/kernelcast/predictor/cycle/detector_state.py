@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.run import BlockResult
 from kernelcast.predictor.series.windows import EMPTY
 
@@ -19,7 +19,7 @@ QUANTILES: Final = 3
 """Times to the limit that are kept: after 10, 50 and 90 per cent of the probability."""
 
 
-class DetectorMemory:
+class DetectorState:
     """Result of the last evaluation of each row. Arrays are indexed by the row in `Windows`.
 
     Only the thread that runs cycles changes it; `explain` reads it from another one, between cycles.
@@ -82,10 +82,10 @@ class DetectorMemory:
 
     def holds(self, rows: Ints, generations: Ints) -> Bools:
         """Whether there is state of the series that have these rows now, shape (n,)."""
-        found = np.zeros(len(rows), dtype=np.bool_)
+        held = np.zeros(len(rows), dtype=np.bool_)
         inside = rows < len(self.generation)
-        found[inside] = self.generation[rows[inside]] == generations[inside]
-        return found
+        held[inside] = self.generation[rows[inside]] == generations[inside]
+        return held
 
     def reset(self, rows: Ints) -> None:
         """Forget everything about rows; those that are not synced yet have nothing."""
@@ -113,13 +113,17 @@ class DetectorMemory:
 
     def keep(self, rows: Ints, block: int, moment: BlockResult) -> None:
         """Keep the result of an evaluation at the end of a block."""
-        found, alarms = moment.found, moment.alarms
+        evaluation, alarms = moment.found, moment.alarms
         self.evaluated[rows] = block
         self.near[rows], self.far[rows], self.low[rows] = alarms.near, alarms.far, alarms.low
         self.firing[rows] = alarms.firing
-        self.limit[rows], self.opening[rows], self.beyond[rows] = found.limit, found.opening, found.beyond
-        self.silent[rows] = found.silent
-        self.probability[rows], self.seconds[rows] = found.passage.probability, found.passage.seconds
+        self.limit[rows], self.opening[rows], self.beyond[rows] = (
+            evaluation.limit,
+            evaluation.opening,
+            evaluation.beyond,
+        )
+        self.silent[rows] = evaluation.silent
+        self.probability[rows], self.seconds[rows] = evaluation.passage.probability, evaluation.passage.seconds
         self.answered[rows] = moment.answered
 
     def saved_alarms(self, rows: Ints, generations: Ints) -> Ints:

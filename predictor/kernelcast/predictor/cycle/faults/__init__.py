@@ -1,0 +1,1 @@
+"""Faults that need no limit, as candidate findings: of GPUs, slower deploys, GPUs slower than the fleet, stragglers."""
