@@ -356,7 +356,7 @@ class Probe:
         if restored.config != start:
             self._restored_values[tunable.name] = restored.config
         if tunable.terms.granularity != "restart" and restored.config != start:
-            self._receiver.kept_values.restored(tunable, start, restored)
+            self._receiver.kept_values.kept(tunable, start, restored)
 
     def _restored(self, tunable: AnyTunable) -> KeptConfiguration | None:
         """Return the value that was kept before for this code version, unless hints are switched off.

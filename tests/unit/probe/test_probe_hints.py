@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.probe.orders import GivenOrders
 
 from kernelcast.probe.conditions.pauses import PauseChecks
 from kernelcast.probe.conditions.stop_file import StopFile
@@ -31,6 +32,7 @@ class Program:
         self.recorder = Recorder()
         self.tunables = TunableSet()
         self.outcomes = OutcomeQueue("training", "3", lambda: self.now_ns, lambda: None)
+        self.orders = GivenOrders([str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training")
         context = HintContext(
             "training",
             "3",
@@ -40,7 +42,7 @@ class Program:
             lambda: self.now_ns,
             Rules(),
             seed=1,
-            stop_file=StopFile([str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training"),
+            stop_file=self.orders,
             journal=Journal(directory, "training") if directory else None,
             pauses=PauseChecks([str(directory or "")], "training", clock=lambda: self.now_ns / NANOSECONDS),
         )
@@ -423,14 +425,14 @@ def test_stop_ends_a_trial_at_its_next_boundary_and_begins_nothing() -> None:
         program = Program()
         program.hear()
         program.step(1 + steps, duration_ns=lambda block: 1000 if block == 48 else 900)
-        program.receiver.stop("hints.stop is there")
+        program.orders.order = "hints.stop is there"
         program.step()
         assert program.block.value in (48, int(program.said()[-1].value))
         assert program.block.shown == program.block.kept
         program.hear(hint_id="h2", value="64")
         program.step()
         assert program.said()[-1].reason == "hints.stop is there"
-        program.receiver.stop("")
+        program.orders.order = ""
         program.hear(hint_id="h3", value="64", mode=HintMode.APPLY)
         program.step()
         assert program.block.value == 64
