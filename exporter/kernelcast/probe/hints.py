@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from kernelcast.probe.conditions.checks import OFF, SWITCH, HintChecks, HintContext, at_its_boundary, stale
+from kernelcast.probe.conditions.checks import HintChecks, HintContext, at_its_boundary, stale
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.ranks.alone import LocalTrial
 from kernelcast.probe.ranks.councils import Councils
@@ -34,7 +34,7 @@ from kernelcast.wire.tuning.approvals import APPROVAL_TYPE, approval_from
 from kernelcast.wire.tuning.experience import EXPERIENCE_TYPE, Experience, experience_from
 from kernelcast.wire.tuning.pauses import LATER
 
-__all__ = ["OFF", "SWITCH", "HintContext", "HintReceiver"]
+__all__ = ["HintContext", "HintReceiver"]
 
 # Ids of received hints that are remembered, so that one which is sent again after a reconnect is ignored.
 MAX_SEEN: Final = 4096
@@ -107,7 +107,7 @@ class HintReceiver:
             for name, hint in list(self._waiting.items()):
                 if hint.key == key:
                     del self._waiting[name]
-                    reason = self._context.stop_file.reason(now=True) or "it was withdrawn"
+                    reason = self.stopped() or "it was withdrawn"
                     self._refuse(hint, reason, OutcomeState.REJECTED)
             if self._tried is not None and self._tried.key == key:
                 self._end_reason = "its hint was withdrawn"
@@ -197,9 +197,9 @@ class HintReceiver:
         """Return the order by which nothing may be tried; empty without one. All trials and searches ask it.
 
         Args:
-            now: Read the node's files in any case, not twice a second at most.
+            now: Read it in any case, not twice a second at most.
         """
-        return self._checks.switched_off() or self._context.stop_file.reason(now=now)
+        return self._context.orders.reason(now=now)
 
     def offers(self, tunables: Iterable[str]) -> Sequence[Offer]:
         """Return the hints that wait for collective tunables; those that have become void are refused."""

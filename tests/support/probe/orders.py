@@ -1,10 +1,10 @@
-"""Orders to stop that a test gives, in place of those that a person or an exporter writes to the node's files."""
+"""Orders to stop that a test gives, in place of those of a person or an exporter."""
 
-from kernelcast.probe.conditions.stop_file import StopFile
+from kernelcast.probe.conditions.orders import StopOrders
 
 
-class GivenOrders(StopFile):
-    """The node's files, and an order that is in force at once.
+class GivenOrders(StopOrders):
+    """Environment and files, and an order that is in force at once.
 
     Attributes:
         order: The order; empty for none.
@@ -13,5 +13,5 @@ class GivenOrders(StopFile):
     order = ""
 
     def reason(self, *, now: bool = False) -> str:
-        """Return the order, or that of the files."""
+        """Return the order, or theirs."""
         return self.order or super().reason(now=now)

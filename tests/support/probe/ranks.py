@@ -112,7 +112,6 @@ class RankProgram:
             str(rank),
             "v1",
             lambda: "NVIDIA A100",
-            {},
             lambda: self.now_ns,
             QUICK,
             seed,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.support.probe.orders import GivenOrders
 
+from kernelcast.probe.conditions.orders import StopOrders
 from kernelcast.probe.conditions.pauses import PauseChecks
-from kernelcast.probe.conditions.stop_file import StopFile
 from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.outcomes import MAX_KEPT, OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
@@ -32,17 +32,18 @@ class Program:
         self.recorder = Recorder()
         self.tunables = TunableSet()
         self.outcomes = OutcomeQueue("training", "3", lambda: self.now_ns, lambda: None)
-        self.orders = GivenOrders([str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training")
+        self.orders = GivenOrders(
+            [str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training", environ=self.environ
+        )
         context = HintContext(
             "training",
             "3",
             "v1",
             lambda: self.model,
-            self.environ,
             lambda: self.now_ns,
             Rules(),
             seed=1,
-            stop_file=self.orders,
+            orders=self.orders,
             journal=Journal(directory, "training") if directory else None,
             pauses=PauseChecks([str(directory or "")], "training", clock=lambda: self.now_ns / NANOSECONDS),
         )
@@ -581,7 +582,7 @@ def test_an_order_for_the_program_in_the_file_of_the_exporter_does_the_same(tmp_
 
 def test_a_file_of_orders_that_cannot_be_read_stops_everything(tmp_path: Path) -> None:
     (tmp_path / "hints.stopped").mkdir()
-    assert "cannot be read" in StopFile([str(tmp_path)], program="training").reason()
+    assert "cannot be read" in StopOrders([str(tmp_path)], program="training").reason()
 
 
 def test_a_trial_that_an_order_ended_gives_the_order_as_its_reason_and_is_no_roll_back(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ class Training:
     def stop(self) -> None:
         """Write the node's stop file; half a second later it has been read."""
         (self.directory / "hints.stop").touch()
-        self.probe._receiver._context.stop_file._read_at = -1.0
+        self.probe._receiver._context.orders._read_at = -1.0
 
     def checks(self) -> list[tuple[str, str]]:
         own = (one for one in self.probe.outcomes if one.hint_id.startswith(SEARCH_PREFIX))

@@ -127,7 +127,7 @@ def test_the_step_in_which_a_stop_ends_a_candidate_is_charged(training: Training
     while (feed.workers, feed.prefetch) == (0, 2):
         training.step(1.0)
     (tmp_path / "hints.stop").touch()
-    training.probe._receiver._context.stop_file._read_at = -1.0  # half a second ago
+    training.probe._receiver._context.orders._read_at = -1.0  # half a second ago
     training.step(9.0)
     assert training.probe.recorder.budget.lost_ns == pytest.approx(8e9, rel=0.05)
 
