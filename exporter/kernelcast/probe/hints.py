@@ -12,17 +12,19 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from kernelcast.probe.conditions.checks import OFF, SWITCH, HintChecks, HintContext, at_its_boundary, stale
+from kernelcast.probe.conditions.checks import HintChecks, HintContext, at_its_boundary, stale
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.ranks.alone import LocalTrial
 from kernelcast.probe.ranks.councils import Councils
 from kernelcast.probe.ranks.leading import APPLIED
-from kernelcast.probe.ranks.messages import Ended, Offer, Work, is_search, report_end
+from kernelcast.probe.ranks.messages import CHECK, Ended, Offer, Work, is_search
+from kernelcast.probe.ranks.searched import SearchMember
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import AnyTunable, TunableSet
 from kernelcast.probe.tuned.approved import SearchApprovals
 from kernelcast.probe.tuned.kept_values import KeptValues
 from kernelcast.probe.tuned.notes import CandidateNotes
+from kernelcast.probe.tuned.reports import new_id
 from kernelcast.probe.tuned.steps import Driver, FirstStep
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.errors import EventError
@@ -32,7 +34,7 @@ from kernelcast.wire.tuning.approvals import APPROVAL_TYPE, approval_from
 from kernelcast.wire.tuning.experience import EXPERIENCE_TYPE, Experience, experience_from
 from kernelcast.wire.tuning.pauses import LATER
 
-__all__ = ["OFF", "SWITCH", "HintContext", "HintReceiver"]
+__all__ = ["HintContext", "HintReceiver"]
 
 # Ids of received hints that are remembered, so that one which is sent again after a reconnect is ignored.
 MAX_SEEN: Final = 4096
@@ -42,9 +44,9 @@ NOT_WAITING: Final = "its hint was withdrawn, replaced or has expired on one of 
 class HintReceiver:
     """Receives hints, rejects those that do not match, and applies the others.
 
-    `receive`, `withdraw` and `stop` run on the probe's thread, everything else on the program's; a lock protects the
-    shared state. One trial is open at a time, because two would disturb each other's times; further hints wait.
-    Hints for collective tunables wait for the meetings of their ranks: the methods of `CouncilMember`.
+    `receive` and `withdraw` run on the probe's thread, everything else on the program's; a lock protects the shared
+    state. One trial is open at a time, because two would disturb each other's times; further hints wait. Trials of this
+    process and of all ranks ask the methods of `CouncilMember`: `stop_reason` at each boundary or meeting.
     """
 
     def __init__(self, tunables: TunableSet, recorder: Recorder, outcomes: OutcomeQueue, context: HintContext) -> None:
@@ -60,17 +62,16 @@ class HintReceiver:
         self._waiting: dict[str, Hint] = {}
         # The open trial of a tunable of this process alone.
         self._trial: LocalTrial | None = None
-        self._collective_hint: Hint | None = None
-        """The hint that is being tried on all ranks."""
-        # Why no trial may begin (`stop`), and why the open one ends at its next boundary; empty without a reason.
-        self._stop_reason = self._end_reason = ""
-        self._switched_off = self._checks.switched_off()
-        self.councils = Councils(self, recorder, context, outcomes)
+        self._tried: Hint | None = None
+        """The hint of the open trial, here or on all ranks."""
+        # Why the open trial ends at its next boundary or meeting; empty without a reason.
+        self._end_reason = ""
+        self.councils = Councils(self, recorder, context, SearchMember(self._notes, outcomes))
         """Meetings about collective tunables and spaces."""
         self._searches: tuple[Driver, ...] = ()
         # Those that have not run yet.
         self._first_steps: list[FirstStep] = []
-        self.kept_values = KeptValues(recorder.progress, context, outcomes)
+        self.kept_values = KeptValues(recorder.progress, context)
         self.learned: Callable[[Experience], None] = lambda _experience: None
         """Receives results of searches on other nodes; the probe sets it."""
         self.approvals = SearchApprovals(context, outcomes)
@@ -106,10 +107,9 @@ class HintReceiver:
             for name, hint in list(self._waiting.items()):
                 if hint.key == key:
                     del self._waiting[name]
-                    reason = self._context.stop_file.reason(now=True) or "it was withdrawn"
+                    reason = self.stopped() or "it was withdrawn"
                     self._refuse(hint, reason, OutcomeState.REJECTED)
-            tried = self._trial.hint if self._trial is not None else self._collective_hint
-            if tried is not None and tried.key == key:
+            if self._tried is not None and self._tried.key == key:
                 self._end_reason = "its hint was withdrawn"
 
     def trial_prevented(self, besides: Driver | None = None) -> str:
@@ -118,26 +118,21 @@ class HintReceiver:
         Args:
             besides: The search that asks: its own candidate is no reason.
         """
-        if self._trial is not None:
-            return "a hint is being tried"
         for driver in self._drivers:
             if driver is not besides and driver.reason:
                 return driver.reason
         if self._waiting and besides is not None and self._hint_for_this_process_waits():
             return "a hint waits"
-        context, reason = self._context, self._stop_reason or self._switched_off
-        return reason or context.stop_file.reason() or context.pauses.spaces()
+        return self.stopped(now=False) or self._context.pauses.spaces()
 
     @property
     def _drivers(self) -> tuple[Driver, ...]:
-        """What tries values at boundaries, besides the trial of this process alone."""
-        return (*self.councils.all, *self._searches)
+        """What tries values at boundaries."""
+        drivers = (*self.councils.all, *self._searches)
+        return drivers if self._trial is None else (self._trial, *drivers)
 
     def close(self) -> None:
-        """End an open trial without a decision, because the program ends."""
-        running, self._trial = self._trial, None
-        if running is not None:
-            self._close(running, running.end("the program ended"))
+        """End open trials and searches without a decision, because the program ends."""
         for driver in self._drivers:
             driver.close("the program ended")
         self.councils.searches.close("the program ended")
@@ -145,20 +140,9 @@ class HintReceiver:
     def forked(self) -> None:
         """Put the kept values in force in a forked child: no step there ends what its parent was trying at the fork."""
         self._lock = threading.Lock()  # a thread of the parent may hold the other one
-        running, self._trial = self._trial, None
-        if running is not None:
-            running.tunable.set_for_trial(running.old)
         for driver in self._drivers:
             driver.forked()
-
-    def stop(self, reason: str) -> None:
-        """Prevent trials from now on, and end an open one with the old value; an empty reason allows trials again."""
-        if reason == self._stop_reason:
-            return
-        with self._lock:
-            self._stop_reason = reason
-            if reason and self._trial is not None:
-                self._end_reason = reason
+        self._trial = None
 
     def at_boundary(self, *, epoch: bool, items: float = 1.0) -> None:
         """Handle the end of a step of `items` units of work; `epoch`: an epoch has ended as well."""
@@ -180,17 +164,18 @@ class HintReceiver:
                     self._first_steps.remove(first)
 
     def _local_boundary(self, items: float, *, epoch: bool) -> None:
+        if self._trial is not None:
+            self._trial.step_ended(items, epoch=epoch)
         with self._lock:
-            if self._trial is not None:
-                self._continue_trial(self._trial, epoch=epoch, items=items)
             for name, hint in list(self._waiting.items()):
                 waiter = self._tunables.get(name)
                 if waiter and waiter.terms.scope == "local" and at_its_boundary(waiter, epoch=epoch):
                     self._apply(hint, waiter)
             for value in self.kept_values.due:
                 if at_its_boundary(value.tunable, epoch=epoch) and self._may_try() and not self.stopped():
-                    self.kept_values.check_begins(value)
-                    self._begin(None, value.tunable, value.start)
+                    work = Work(new_id() + CHECK, value.tunable.name, value.start, value.kept)
+                    self.councils.searches.search_began(work, f"checked again: {value.check.reason}")
+                    self._begin(work, value.tunable)
 
     def drive(self, search: Driver) -> None:
         """Call a search at each step from now on, a `FirstStep` until it has run."""
@@ -208,9 +193,13 @@ class HintReceiver:
         """
         self.councils.watch(tunable, restored)
 
-    def stopped(self) -> str:
-        """Return the reason for which nothing may be tried; empty if it may."""
-        return self._checks.switched_off() or self._stop_reason or self._context.stop_file.reason(now=True)
+    def stopped(self, *, now: bool = True) -> str:
+        """Return the order by which nothing may be tried; empty without one. All trials and searches ask it.
+
+        Args:
+            now: Read it in any case, not twice a second at most.
+        """
+        return self._context.orders.reason(now=now)
 
     def offers(self, tunables: Iterable[str]) -> Sequence[Offer]:
         """Return the hints that wait for collective tunables; those that have become void are refused."""
@@ -221,23 +210,23 @@ class HintReceiver:
         return [Offer(hint.hint_id, hint.tunable, hint.value, hint.mode.value) for hint in hints]
 
     def stop_reason(self, announced: str = "") -> str:
-        """Return the reason for which a trial on all ranks must end or may not begin; empty if there is none.
+        """Return the reason for which the open trial must end, or none may begin on all ranks; empty without one.
 
         Args:
             announced: Id of the hint or search that the ranks are about to begin.
         """
         with self._lock:
-            order = self._context.stop_file.reason(now=self._collective_hint is not None)
-            reason = order or self._end_reason or self.stopped() or self._pause_of_all()
+            is_local = self._trial is not None
+            # An order to stop withdraws hints, too: the order is the better reason.
+            reason = self.stopped(now=not is_local or bool(self._end_reason)) or self._end_reason
+            if not reason and self._tried is not None and not is_local:
+                # It ends a trial on all ranks, because ranks notice it at different steps.
+                pause = self._context.pauses.reason()
+                reason = f"{pause}; {LATER}" if pause else ""
             waits = (
                 not announced or is_search(announced) or announced in {one.hint_id for one in self._waiting.values()}
             )
             return reason or ("" if waits else NOT_WAITING)
-
-    def _pause_of_all(self) -> str:
-        """A pause ends a trial on all ranks, because ranks notice it at different steps."""
-        pause = self._context.pauses.reason() if self._collective_hint is not None else ""
-        return f"{pause}; {LATER}" if pause else ""
 
     def busy(self, besides: object = None) -> bool:
         """Whether a trial is open here that is not one of a council."""
@@ -245,34 +234,38 @@ class HintReceiver:
         return alone or self.councils.open_besides(besides)
 
     def search_wait_reason(self) -> str:
-        """Return the reason for which a search on all ranks must wait; empty if it may go on."""
+        """Return the reason, besides `stop_reason`, for which a search on all ranks must wait; empty without one."""
         context, waits = self._context, self._waiting and self._hint_for_this_process_waits()
-        reason = self.stop_reason() or context.pauses.spaces() or ("a hint waits" if waits else "")
+        reason = context.pauses.spaces() or ("a hint waits" if waits else "")
         return reason or ("the budget for trials is spent" if context.budget.exhausted else "")
 
     def trial_began(self, work: Work) -> None:
         """Note that a trial on all ranks begins."""
         with self._lock:
-            self._end_reason = ""
-            self._notes.begin(work.tunable, work.value)
             hint = self._waiting.get(work.tunable)
-            if hint is None or hint.hint_id != work.trial:
+            if hint is not None and hint.hint_id == work.trial:
+                del self._waiting[work.tunable]
+                self._hint_is_tried(hint, work, "on all ranks ")
+            else:
+                self._notes.begin(work.tunable, work.value)
                 self._end_reason = NOT_WAITING
-                return
-            self._collective_hint = self._waiting.pop(work.tunable)
-        reason = f"tried on all ranks in turn with {work.old}, for at most {self._context.rules.maximum_new} steps"
-        self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=work.value, previous=work.old)
 
     def survived(self) -> None:
         """Note that the value on trial has run a few launches, so it does not end the process."""
         self._notes.no_harm()
 
     def trial_finished(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
-        """Report the end of a trial on all ranks, and remember it."""
+        """Report the end of a trial or search, and remember it; its value is set already."""
+        if tunable.terms.scope == "local":
+            self._trial = None
+        if is_search(ended.trial):
+            self.councils.searches.search_ended(tunable, ended, old)
+            self.kept_values.trial_ended(checked=tunable.name, outside=ended.outside)
+            return
         with self._lock:
-            hint, self._end_reason = self._collective_hint, ""
+            hint, self._end_reason = self._tried, ""
             if hint is not None and hint.hint_id == ended.trial:
-                self._collective_hint = None
+                self._tried = None
             elif (waiting := self._waiting.get(tunable.name)) is not None and waiting.hint_id == ended.trial:
                 hint = self._waiting.pop(tunable.name)
                 if ended.decision != APPLIED:  # this rank has missed its beginning
@@ -343,10 +336,15 @@ class HintReceiver:
             tunable.put(hint.value)
             self._outcomes.add(hint, OutcomeState.APPLIED, "as asked", value=tunable.shown, previous=old)
             return
-        self._notes.begin(tunable.name, hint.value)
-        self._begin(hint, tunable, hint.value)
-        reason = f"tried in turn with {old}, for at most {self._context.rules.maximum_new} steps"
-        self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=hint.value, previous=old)
+        work = Work(hint.hint_id, tunable.name, hint.value, old)
+        self._hint_is_tried(hint, work)
+        self._begin(work, tunable)
+
+    def _hint_is_tried(self, hint: Hint, work: Work, where: str = "") -> None:
+        self._tried, self._end_reason = hint, ""
+        self._notes.begin(work.tunable, work.value)
+        reason = f"tried {where}in turn with {work.old}, for at most {self._context.rules.maximum_new} steps"
+        self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=work.value, previous=work.old)
 
     def _may_try(self, *, spends: bool = True) -> bool:
         context = self._context
@@ -354,34 +352,8 @@ class HintReceiver:
         is_open = self.busy() or any(driver.reason for driver in self._drivers)
         return not (is_open or context.pauses.reason() or spent)
 
-    def _begin(self, hint: Hint | None, tunable: AnyTunable, value: str) -> None:
-        self._end_reason = ""
-        self._trial = LocalTrial(hint, tunable, value, self._recorder, self._context)
-
-    def _continue_trial(self, running: LocalTrial, *, epoch: bool, items: float) -> None:
-        running.step_ended(items)
-        if not at_its_boundary(running.tunable, epoch=epoch):
-            return
-        pauses = self._context.pauses
-        # An epoch is compared as a whole: most programs write a checkpoint at each one's end.
-        by_epoch = running.tunable.terms.granularity == "epoch"
-        pause = pauses.reason() if by_epoch else pauses.at_boundary()
-        # An order to stop withdraws hints, too: the order is the better reason.
-        reason = self._context.stop_file.reason(now=bool(self._end_reason)) or self._end_reason
-        if pause:
-            reason = running.pause(pause, self._context.clock()) or reason
-        ended = running.end(reason) if reason else None if pause else running.boundary()
-        if running.just_survived:
-            self.survived()
-        if ended is not None:
-            self._trial = None
-            self._close(running, ended)
-
-    def _close(self, running: LocalTrial, ended: Ended) -> None:
-        if running.hint is not None:
-            self._finish(running.hint, running.tunable, ended, running.old)
-        else:
-            self.kept_values.checked(running.tunable, running.old, ended, outside=ended.outside)
+    def _begin(self, work: Work, tunable: AnyTunable) -> None:
+        self._trial = LocalTrial(work, tunable, self, self._recorder, self._context)
 
     def _finish(self, hint: Hint | None, tunable: AnyTunable, ended: Ended, old: str) -> None:
         """Remember and report the end of a trial; count a rollback unless something else than the value ended it."""
@@ -396,7 +368,20 @@ class HintReceiver:
         if is_kept and tunable.terms.scope == "local":
             self.kept_values.kept(tunable, old)
         if hint is not None:
-            report_end(self._outcomes, hint, ended, tunable.kept, old)
+            self._outcomes.add(
+                hint,
+                OutcomeState.KEPT if is_kept else OutcomeState.ROLLED_BACK,
+                ended.reason,
+                value=tunable.kept,
+                previous=old,
+                measured_ratio=ended.ratio,
+                measured_interval=ended.interval,
+                pairs=ended.blocks,
+                decision=ended.decision,
+                step_time_ratio=ended.step_time_ratio,
+                device_time_ratio=ended.device_time_ratio,
+                candidate_steps=ended.candidate_steps,
+            )
 
     def _refuse(self, hint: Hint, reason: str, state: OutcomeState) -> None:
         tunable = self._tunables.get(hint.tunable)

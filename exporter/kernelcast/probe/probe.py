@@ -12,8 +12,8 @@ from threading import get_ident
 from time import monotonic, perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, Any, Final
 
+from kernelcast.probe.conditions.orders import StopOrders
 from kernelcast.probe.conditions.pauses import PauseChecks
-from kernelcast.probe.conditions.stop_file import StopFile
 from kernelcast.probe.given_values import given_configurations
 from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.methods.environment import MethodEnvironment
@@ -108,10 +108,9 @@ class Probe:
             settings.rank,
             settings.code_version,
             self._device_model,
-            environ,
             clock,
             settings.rules,
-            stop_file=StopFile(folders, program=settings.program),
+            orders=StopOrders(folders, program=settings.program, environ=environ),
             pauses=PauseChecks(folders, settings.program),
             budget=self.recorder.budget,
             journal=self._journal,
@@ -356,7 +355,7 @@ class Probe:
         if restored.config != start:
             self._restored_values[tunable.name] = restored.config
         if tunable.terms.granularity != "restart" and restored.config != start:
-            self._receiver.kept_values.restored(tunable, start, restored)
+            self._receiver.kept_values.kept(tunable, start, restored)
 
     def _restored(self, tunable: AnyTunable) -> KeptConfiguration | None:
         """Return the value that was kept before for this code version, unless hints are switched off.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kernelcast.probe.conditions.checks import OFF
+from kernelcast.probe.conditions.orders import OFF
 from kernelcast.probe.recording.recorder import plain
 from kernelcast.probe.trial_budget import SHARE, share_from
 from kernelcast.tuning.experiment import Rules

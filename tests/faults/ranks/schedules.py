@@ -203,9 +203,9 @@ class Run:
         if fault.kind == "kill":
             raise KilledError
         if fault.kind == "stop":
-            program.receiver.stop("an order")
+            program.orders.order = "an order"
         elif fault.kind == "resume":
-            program.receiver.stop("")
+            program.orders.order = ""
         elif fault.kind == "own":
             FailsOnce(program)
         elif fault.kind == "learn":

@@ -41,7 +41,7 @@ class Program:
     def __init__(self, path: Path) -> None:
         self.outcomes = OutcomeQueue("training", "", time.time_ns, self._wake)
         recorder, tunables = Recorder(), TunableSet()
-        context = HintContext("training", "", "", lambda: "", {}, time.time_ns)
+        context = HintContext("training", "", "", lambda: "", time.time_ns)
         receiver = HintReceiver(tunables, recorder, self.outcomes, context)
         subject = ReportedProcess(recorder, tunables, self.outcomes, receiver)
         self.sender = ReportSender(subject, ExporterConnection(str(path), time.monotonic), 0.1, self._hello)

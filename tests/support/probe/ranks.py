@@ -7,7 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kernelcast.probe.conditions.stop_file import StopFile
+from tests.support.probe.orders import GivenOrders
+
 from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
@@ -105,16 +106,16 @@ class RankProgram:
         self.recorder = Recorder()
         self.tunables = TunableSet()
         self.outcomes = OutcomeQueue("training", str(rank), lambda: self.now_ns, lambda: None)
+        self.orders = GivenOrders([str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training")
         self.context = HintContext(
             "training",
             str(rank),
             "v1",
             lambda: "NVIDIA A100",
-            {},
             lambda: self.now_ns,
             QUICK,
             seed,
-            StopFile([str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training"),
+            self.orders,
             Journal(directory, "training") if directory else None,
             lambda: self.step_ns,
         )

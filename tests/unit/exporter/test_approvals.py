@@ -59,7 +59,7 @@ class Node:
         self.session = joined
         self.recorder, self.tunables = Recorder(), TunableSet()
         self.outcomes = OutcomeQueue("training", "0", lambda: NOW_NS, lambda: None)
-        facts = HintContext("training", "0", "", lambda: "NVIDIA A100", {}, lambda: NOW_NS, seed=1)
+        facts = HintContext("training", "0", "", lambda: "NVIDIA A100", lambda: NOW_NS, seed=1)
         self.receiver = HintReceiver(self.tunables, self.recorder, self.outcomes, facts)
         self.batch = Tunable("batch", [32, 64, 128, 256], 32, terms or Terms(kind="batch_size", kernels=(KERNEL,)))
         self.tunables.add(self.batch)

@@ -11,7 +11,7 @@ from lab.replay import tuner_command
 from lab.replay.run import SeedResult
 from lab.tune_replay import ProgramMessages, delivered, first_line, program_environment
 
-from kernelcast.probe.hints import OFF
+from kernelcast.probe.conditions.orders import OFF
 from kernelcast.wire.cloudevents import encode_event
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 from kernelcast.wire.events import Outcome, OutcomeState, to_event

@@ -152,7 +152,7 @@ def test_a_handler_may_call_the_function_whose_trial_it_interrupts() -> None:
 
 
 def test_a_handler_may_declare_a_space_or_a_tunable() -> None:
-    context = HintContext("training", "", "v1", str, {}, time_ns)
+    context = HintContext("training", "", "v1", str, time_ns)
     for interruption in interruptions():
         outcomes = OutcomeQueue("training", "", time_ns, lambda: None)
         approvals = SearchApprovals(context, outcomes)

@@ -92,7 +92,7 @@ def test_a_stop_ends_a_paused_trial_at_once(tmp_path: Path) -> None:
     run(program, 10)
     pause(tmp_path, "NodeDown fires")
     run(program, 2)
-    program.receiver.stop("somebody said so")
+    program.orders.order = "somebody said so"
     run(program, 1)
     assert program.said()[-1].reason == "somebody said so"
 

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.probe.orders import GivenOrders
 
+from kernelcast.probe.conditions.orders import StopOrders
 from kernelcast.probe.conditions.pauses import PauseChecks
-from kernelcast.probe.conditions.stop_file import StopFile
 from kernelcast.probe.hints import HintContext, HintReceiver
 from kernelcast.probe.outcomes import MAX_KEPT, OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
@@ -31,16 +32,18 @@ class Program:
         self.recorder = Recorder()
         self.tunables = TunableSet()
         self.outcomes = OutcomeQueue("training", "3", lambda: self.now_ns, lambda: None)
+        self.orders = GivenOrders(
+            [str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training", environ=self.environ
+        )
         context = HintContext(
             "training",
             "3",
             "v1",
             lambda: self.model,
-            self.environ,
             lambda: self.now_ns,
             Rules(),
             seed=1,
-            stop_file=StopFile([str(directory or "")], clock=lambda: self.now_ns / NANOSECONDS, program="training"),
+            orders=self.orders,
             journal=Journal(directory, "training") if directory else None,
             pauses=PauseChecks([str(directory or "")], "training", clock=lambda: self.now_ns / NANOSECONDS),
         )
@@ -423,14 +426,14 @@ def test_stop_ends_a_trial_at_its_next_boundary_and_begins_nothing() -> None:
         program = Program()
         program.hear()
         program.step(1 + steps, duration_ns=lambda block: 1000 if block == 48 else 900)
-        program.receiver.stop("hints.stop is there")
+        program.orders.order = "hints.stop is there"
         program.step()
         assert program.block.value in (48, int(program.said()[-1].value))
         assert program.block.shown == program.block.kept
         program.hear(hint_id="h2", value="64")
         program.step()
         assert program.said()[-1].reason == "hints.stop is there"
-        program.receiver.stop("")
+        program.orders.order = ""
         program.hear(hint_id="h3", value="64", mode=HintMode.APPLY)
         program.step()
         assert program.block.value == 64
@@ -579,7 +582,7 @@ def test_an_order_for_the_program_in_the_file_of_the_exporter_does_the_same(tmp_
 
 def test_a_file_of_orders_that_cannot_be_read_stops_everything(tmp_path: Path) -> None:
     (tmp_path / "hints.stopped").mkdir()
-    assert "cannot be read" in StopFile([str(tmp_path)], program="training").reason()
+    assert "cannot be read" in StopOrders([str(tmp_path)], program="training").reason()
 
 
 def test_a_trial_that_an_order_ended_gives_the_order_as_its_reason_and_is_no_roll_back(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_the_step_in_which_a_stop_ends_a_trial_is_charged() -> None:
 
     while program.block.value == 48 or program.context.budget.allowed_ns < FIRST_LAUNCHES * SECOND_NS:
         step(1)
-    program.receiver.stop("an order")
+    program.orders.order = "an order"
     step(9)
     assert program.block.value == 48
     assert program.context.budget.lost_ns == 8 * SECOND_NS

@@ -1,1 +1,1 @@
-"""Conditions for hints and trials: checks of a hint, pauses, and the stop file of the node."""
+"""Conditions for hints and trials: checks of a hint, orders to stop, and pauses."""

@@ -3,20 +3,18 @@
 Each check returns a reason for people, or an empty text. `HintReceiver` makes them, on either thread.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from kernelcast.probe.conditions.orders import StopOrders
 from kernelcast.probe.conditions.pauses import PauseChecks
-from kernelcast.probe.conditions.stop_file import StopFile
 from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.tuning.experiment import Rules
 from kernelcast.tuning.journal import Journal
 from kernelcast.wire.events import Hint, HintMode
 
-SWITCH: Final = "KERNELCAST_HINTS"
-OFF: Final = ("off", "0", "no", "false")
 MAX_ROLLBACKS: Final = 3
 ROLLBACK_REST_NS: Final = 3600 * 1_000_000_000
 """After `MAX_ROLLBACKS` rollbacks in a row a tunable accepts no hint for this time, then one, and so on."""
@@ -31,11 +29,10 @@ class HintContext:
         rank: Its rank.
         code_version: Its version.
         device_model: Returns the GPU's model; empty while it is not known.
-        environ: The environment with the kill switch; read for each hint.
         clock: Unix nanoseconds.
         rules: Limits of trials.
         seed: Seed of the order in which a trial runs the values; None draws one for each trial.
-        stop_file: The node's files that stop all trials.
+        orders: Orders to stop all trials and searches.
         pauses: The node's files, and checkpoints, that pause trials.
         budget: Time that trials may cost.
         journal: The journal of this node; None remembers nothing.
@@ -46,11 +43,10 @@ class HintContext:
     rank: str
     code_version: str
     device_model: Callable[[], str]
-    environ: Mapping[str, str]
     clock: Callable[[], int]
     rules: Rules = field(default_factory=Rules)
     seed: int | None = None
-    stop_file: StopFile = field(default_factory=lambda: StopFile(()))
+    orders: StopOrders = field(default_factory=StopOrders)
     journal: Journal | None = None
     step_clock: Callable[[], int] | None = None
     pauses: PauseChecks = field(default_factory=PauseChecks)
@@ -70,11 +66,6 @@ class HintChecks:
     def expired(self, hint: Hint) -> bool:
         """Whether a hint has expired."""
         return self._context.clock() >= hint.expires_at_ns
-
-    def switched_off(self) -> str:
-        """Return the reason for which this process takes no hints; empty if it does."""
-        shown = self._context.environ.get(SWITCH, "")
-        return f"{SWITCH} is {shown!r}: this process takes no hints" if shown.strip().lower() in OFF else ""
 
     def not_for_this_process(self, hint: Hint) -> str:
         """Return why a hint is not for this process; empty if it is."""

@@ -27,13 +27,13 @@ from kernelcast.probe.ranks.messages import (
     Work,
     decode,
     encode,
-    is_search,
 )
 from kernelcast.probe.ranks.searched import SearchMember
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.tuned.collective import CollectiveSpace
 from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.journal import KeptConfiguration
 from kernelcast.wire.identity import new_nonce
 
 # Meetings missed in a row after which an open trial ends here.
@@ -47,7 +47,7 @@ ABSENT: Final = "absent"
 
 
 class CouncilMember(Protocol):
-    """The process, as its council sees it; `HintReceiver` in a probe."""
+    """The process, as its council and its own trials see it; `HintReceiver` in a probe."""
 
     def offers(self, tunables: Iterable[str]) -> Sequence[Offer]:
         """Return the hints that wait for these tunables and fit them."""
@@ -56,7 +56,7 @@ class CouncilMember(Protocol):
         """Return the reason for which no trial may go on, nor the announced one begin; empty if there is none."""
 
     def search_wait_reason(self) -> str:
-        """Return the reason for which a search must wait; empty if it may go on."""
+        """Return the reason for which a search must wait though nothing stops it; empty if it may go on."""
 
     def busy(self, besides: object = None) -> bool:
         """Whether another trial is open here than one of this council."""
@@ -68,7 +68,7 @@ class CouncilMember(Protocol):
         """Note that the value on trial has run a few launches."""
 
     def trial_finished(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
-        """Note the end of a trial; its value is set already."""
+        """Note the end of a trial or search; its value is set already."""
 
 
 def stay_away(group: object) -> None:
@@ -159,9 +159,9 @@ class Council:
         self._searches.add(space, tunable)
         self._leader.search(space)
 
-    def recheck(self, tunable: AnyTunable, start: str, wait_ns: int) -> None:
-        """Compare the value that an earlier run has kept with the program's own after this time."""
-        self._leader.recheck(CollectiveSpace(tunable.name, start), wait_ns)
+    def recheck(self, tunable: AnyTunable, start: str, last: KeptConfiguration | None) -> None:
+        """Compare the value that an earlier run has kept with the program's own; `last` as of `Recheck.of`."""
+        self._leader.recheck(CollectiveSpace(tunable.name, start), last)
 
     def step_ended(self, items: float, *, epoch: bool) -> None:
         """Handle the end of a step."""
@@ -193,7 +193,7 @@ class Council:
     def _end_launch(self, trial: FollowedTrial) -> None:
         trial.end_launch()
         if trial.survived and not trial.is_exploring:
-            (self._searches if is_search(trial.trial) else self._member).survived()
+            self._member.survived()
 
     def _meet(self) -> Sequence[str]:
         """Exchange messages; returns those of all ranks."""
@@ -286,13 +286,7 @@ class Council:
         if ended.trial in self._ended_trials:
             return
         self._ended_trials.append(ended.trial)
-        self._report(tunable, ended, old)
-
-    def _report(self, tunable: AnyTunable, ended: Ended, old: str) -> None:
-        if is_search(ended.trial):
-            self._searches.search_ended(tunable, ended, old)
-        else:
-            self._member.trial_finished(tunable, ended, old)
+        self._member.trial_finished(tunable, ended, old)
 
     def _end_locally(self, reason: str) -> None:
         """End the open trial on this rank, with the kept value."""
@@ -306,7 +300,8 @@ class Council:
         if trial.trial not in self._ended_trials:
             self._ended_trials.append(trial.trial)
             decision, name = Decision.INCONCLUSIVE.value, trial.tunable.name
-            self._report(trial.tunable, Ended(trial.trial, name, trial.value, decision, reason, outside=True), old)
+            ended = Ended(trial.trial, name, trial.value, decision, reason, outside=True)
+            self._member.trial_finished(trial.tunable, ended, old)
 
     def _run_kept_value(self) -> None:
         if self._trial is not None:

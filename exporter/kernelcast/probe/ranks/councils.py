@@ -4,14 +4,12 @@
 """
 
 from kernelcast.probe.conditions.checks import HintContext
-from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.ranks.council import Council, CouncilMember
 from kernelcast.probe.ranks.group import group_from
 from kernelcast.probe.ranks.searched import SearchMember
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.tuned.collective import CollectiveSpace, FunctionSearches
-from kernelcast.probe.tuned.kept_values import RECHECK_NS
 
 
 class Councils:
@@ -22,8 +20,8 @@ class Councils:
         searches: The part of this rank in searches.
     """
 
-    def __init__(self, member: CouncilMember, recorder: Recorder, context: HintContext, outcomes: OutcomeQueue) -> None:
-        self.searches = SearchMember(context, outcomes)
+    def __init__(self, member: CouncilMember, recorder: Recorder, context: HintContext, searches: SearchMember) -> None:
+        self.searches = searches
         self.all: tuple[Council, ...] = ()
         self._member = member
         self._recorder = recorder
@@ -71,14 +69,5 @@ class Councils:
             tunable.put(restored)
         council.join(tunable)
         if restored not in (None, start):
-            council.recheck(tunable, start, self._until_check_ns(tunable))
-
-    def _until_check_ns(self, tunable: AnyTunable) -> int:
-        """Return the time until a restored value is an hour old; 0 if it was kept with another driver."""
-        journal = self._context.journal
-        last = journal.last_kept(tunable.name, self._context.code_version) if journal else None
-        if journal is None or last is None:
-            return RECHECK_NS
-        # No value is kept in the future: the clock that has written its time was ahead.
-        age_ns = max(0, self._context.clock() - round(last.time * 1e9))
-        return max(0, RECHECK_NS - age_ns) if last.driver == journal.driver else 0
+            journal, version = self._context.journal, self._context.code_version
+            council.recheck(tunable, start, journal.last_kept(tunable.name, version) if journal else None)

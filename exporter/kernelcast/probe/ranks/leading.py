@@ -18,8 +18,9 @@ from kernelcast.probe.ranks.searching import PooledSearch, values_at
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.tuned.collective import CollectiveSpace
-from kernelcast.probe.tuned.kept_values import RECHECK_NS
+from kernelcast.probe.tuned.rechecks import Recheck
 from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.journal import KeptConfiguration
 from kernelcast.wire.events import HintMode
 
 APPLIED: Final = "applied"
@@ -53,7 +54,7 @@ class Leader:
         # Searches and checks in the order in which they are made; the first one belongs to `_search`.
         self._spaces: deque[CollectiveSpace] = deque()
         self._search: PooledSearch | None = None
-        self._due: dict[str, tuple[CollectiveSpace, int]] = {}
+        self._rechecks: dict[str, tuple[CollectiveSpace, Recheck]] = {}
         """Kept configurations that are checked again, and when."""
 
     @property
@@ -73,11 +74,12 @@ class Leader:
     def search(self, space: CollectiveSpace) -> None:
         """Search a space once the ranks have nothing else to try."""
         self._spaces.append(space)
-        self._due.pop(space.name, None)
+        self._rechecks.pop(space.name, None)
 
-    def recheck(self, space: CollectiveSpace, wait_ns: int = RECHECK_NS) -> None:
-        """Compare the kept configuration with the start again, after this time."""
-        self._due[space.name] = (space, self._clock() + wait_ns)
+    def recheck(self, space: CollectiveSpace, last: KeptConfiguration | None = None) -> None:
+        """Compare the kept configuration with the start again; `last` as of `Recheck.of`."""
+        journal = self._context.journal
+        self._rechecks[space.name] = space, Recheck.of(self._now(), last, journal.driver if journal else "")
 
     def state(self, tunables: Mapping[str, AnyTunable], pause: int) -> State:
         """Return the state that all ranks take over at the meeting, with a plan up to the one after it."""
@@ -151,10 +153,13 @@ class Leader:
 
     def _queue_due_checks(self) -> None:
         """Queue the checks that are due."""
-        for name, (space, due_ns) in list(self._due.items()):
-            if self._clock() >= due_ns:
-                del self._due[name]
+        for name, (space, recheck) in list(self._rechecks.items()):
+            if recheck.is_due(self._now):
+                del self._rechecks[name]
                 self._spaces.append(space)
+
+    def _now(self) -> float:
+        return self._context.clock() / 1e9
 
     def _consider_hint(self, tunables: Mapping[str, AnyTunable], reports: Sequence[Report]) -> None:
         """Begin the hint that all ranks have, once all ranks know that they may begin nothing else."""

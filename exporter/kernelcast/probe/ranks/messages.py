@@ -10,9 +10,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any, Final
 
-from kernelcast.probe.outcomes import OutcomeQueue
-from kernelcast.tuning.experiment import Decision
-from kernelcast.wire.events import SEARCH_PREFIX, Hint, OutcomeState
+from kernelcast.wire.events import SEARCH_PREFIX
 
 VERSION: Final = 1
 # Separates the id of a search from the number of its experiment: `search-7f….2`.
@@ -54,7 +52,7 @@ class Report:
         trial: Id of the trial that the times belong to.
         launches: Step times since the last meeting.
         device: Device times that have become complete since.
-        rests: The reason for which a search of all ranks must wait here; empty if it may go on.
+        rests: The reason for which a search of all ranks must wait here, without a stop; empty if it may go on.
         bans: Spaces, with the indices of their allowed values that must not run here.
     """
 
@@ -133,25 +131,6 @@ class Ended:
     blocks: int = 0
     candidate_steps: int = 0
     outside: bool = False
-
-
-def report_end(outcomes: OutcomeQueue, hint: Hint, ended: Ended, value: str, previous: str) -> None:
-    """Add the outcome of a hint whose trial has ended."""
-    state = OutcomeState.KEPT if ended.decision == Decision.KEPT.value else OutcomeState.ROLLED_BACK
-    outcomes.add(
-        hint,
-        state,
-        ended.reason,
-        value=value,
-        previous=previous,
-        measured_ratio=ended.ratio,
-        measured_interval=ended.interval,
-        pairs=ended.blocks,
-        decision=ended.decision,
-        step_time_ratio=ended.step_time_ratio,
-        device_time_ratio=ended.device_time_ratio,
-        candidate_steps=ended.candidate_steps,
-    )
 
 
 @dataclass(frozen=True, slots=True)

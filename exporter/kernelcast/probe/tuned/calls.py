@@ -134,7 +134,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
             result = call.run(bucket.kept)
         except Exception as error:  # noqa: BLE001  the start raises it again if it is the program's own
             undo()
-            result = call.run(bucket.check.start)
+            result = call.run(bucket.start)
             self._take_back(bucket, f"{type(error).__name__}: {error}")
             return result
         confirmation.is_kept_tried = True
@@ -143,7 +143,7 @@ class TunedCalls(SearchedShapes[Configuration_co]):
         kept = self._guarded(lambda: (copied(result),))
         undo()
         self._add_lost_seconds(bucket, self._clock() - began)
-        result = call.run(bucket.check.start)
+        result = call.run(bucket.start)
         if kept is None:
             self._end_unchecked(bucket)
         elif wrong := self._difference(kept[0], result, "start"):

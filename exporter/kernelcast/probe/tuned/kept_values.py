@@ -8,15 +8,11 @@ from math import log
 from typing import Final
 
 from kernelcast.probe.conditions.checks import HintContext
-from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.step_totals import StepTotals
 from kernelcast.probe.tunables import AnyTunable
-from kernelcast.probe.tuned.confirmation import Confirmed, Verdict
-from kernelcast.probe.tuned.notes import CandidateNotes
-from kernelcast.probe.tuned.reports import SearchReports, into
+from kernelcast.probe.tuned.rechecks import Recheck
 from kernelcast.tuning.journal import KeptConfiguration
 
-RECHECK_NS: Final = 3600 * 1_000_000_000
 # Steps between two readings of the clock, and the fewest steps of a window.
 BOUNDARIES_PER_CHECK: Final = 64
 # Shortest window over which the time for an item is measured.
@@ -24,12 +20,10 @@ WINDOW_NS: Final = 10_000_000_000
 CHANGED_PACE: Final = log(1.2)
 # A change of more than a fifth counts if this many windows in a row show it.
 LASTING_WINDOWS: Final = 3
-AN_HOUR: Final = "an hour has passed"
-ANOTHER_DRIVER: Final = "it was kept with driver {}, and this is {}"
 ANOTHER_PACE: Final = "the pace of the program has changed by more than a fifth, as by another clock or shape"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class KeptValue:
     """A kept value.
 
@@ -37,17 +31,13 @@ class KeptValue:
         tunable: Its tunable.
         start: The value that it has replaced.
         kept: The value.
-        due_ns: Unix nanoseconds of its check; None if there is none.
-        reason: Why it is checked.
-        checked_ns: Unix nanoseconds of the last check.
+        check: When it is checked again.
     """
 
     tunable: AnyTunable
     start: str
     kept: str
-    due_ns: int | None
-    reason: str = AN_HOUR
-    checked_ns: int = 0
+    check: Recheck
 
 
 class Pace:
@@ -93,56 +83,36 @@ class KeptValues:
 
     Args:
         progress: Steps and items of the program.
-        context: Clock, journal and code version of the process.
-        outcomes: Takes the outcomes of checks.
+        context: Clock and journal of the process.
 
     Attributes:
         is_empty: Whether there is no such value.
     """
 
-    def __init__(self, progress: StepTotals, context: HintContext, outcomes: OutcomeQueue) -> None:
+    def __init__(self, progress: StepTotals, context: HintContext) -> None:
         self._clock = context.clock
-        self._journal = context.journal
-        self._notes = CandidateNotes(context.journal, context.code_version)
-        self._reports = SearchReports(into(outcomes))
+        self._driver = context.journal.driver if context.journal else ""
         self._pace = Pace(progress)
         self._values: dict[str, KeptValue] = {}
         self._boundaries = 0
         self._due: list[KeptValue] = []
         self.is_empty = True
 
-    def restored(self, tunable: AnyTunable, start: str, last: KeptConfiguration) -> None:
-        """Note a value that an earlier run has kept in place of the program's own."""
-        driver = self._journal.driver if self._journal else ""
-        kept_ns, now_ns = round(last.time * 1e9), self._clock()
-        # The clock that has written `kept_ns` may have been ahead.
-        value = KeptValue(tunable, start, last.config, max(now_ns, min(kept_ns, now_ns) + RECHECK_NS))
-        if last.driver != driver:
-            value.due_ns = now_ns
-            value.reason = ANOTHER_DRIVER.format(last.driver or "unknown", driver or "unknown")
-        self._add(value)
+    def kept(self, tunable: AnyTunable, start: str, last: KeptConfiguration | None = None) -> None:
+        """Note that a trial has kept the value of a tunable in place of another; `last` as of `Recheck.of`."""
+        self._values[tunable.name] = KeptValue(tunable, start, tunable.kept, Recheck.of(self._now, last, self._driver))
+        self.is_empty = False
 
-    def kept(self, tunable: AnyTunable, start: str) -> None:
-        """Note that a trial has kept a tunable's value in place of another."""
-        self._add(KeptValue(tunable, start, tunable.kept, self._clock() + RECHECK_NS))
+    def trial_ended(self, *, checked: str = "", outside: bool = False) -> None:
+        """Note that a trial has ended: its steps had another pace.
 
-    def check_begins(self, value: KeptValue) -> None:
-        """Report a check: the trial of the value before, so that little time is lost."""
-        self._reports.search_began(value.tunable.name, value.kept, f"checked again: {value.reason}")
-
-    def checked(self, tunable: AnyTunable, kept: str, verdict: Verdict, *, outside: bool) -> None:
-        """Remember and report the end of a check; one that an order or an error has ended is repeated after an hour."""
-        confirmed, is_kept = Confirmed.of(0, verdict), tunable.kept == kept
-        self._reports.search_ended(tunable.name, (confirmed,), lambda _: kept, tunable.kept, kept)
-        self._notes.checked(tunable.name, kept, confirmed.reason, is_kept=is_kept, outside=outside)
-        value = self._values.get(tunable.name)
+        Args:
+            checked: The tunable whose kept value it has checked; empty for another trial.
+            outside: Whether an order or an error has ended it.
+        """
+        value = self._values.get(checked)
         if value is not None:
-            value.checked_ns, value.reason = self._clock(), AN_HOUR
-            value.due_ns = value.checked_ns + RECHECK_NS if outside else None
-        self.trial_ended()
-
-    def trial_ended(self) -> None:
-        """Note that a trial has ended: its steps had another pace."""
+            value.check.checked(self._now, outside=outside)
         self._pace.begin_again()
         self._due = []
 
@@ -152,22 +122,20 @@ class KeptValues:
         if self._boundaries < BOUNDARIES_PER_CHECK and not (epoch and self._due):
             return False
         self._boundaries = 0
-        now_ns = self._clock()
         if self._pace.has_changed():
             self._pace.begin_again()
             for value in self._values.values():
-                if value.due_ns is not None or now_ns - value.checked_ns >= RECHECK_NS:
-                    value.due_ns, value.reason = now_ns, ANOTHER_PACE
-        self._values = {name: one for name, one in self._values.items() if one.tunable.kept == one.kept}
+                value.check.bring_forward(self._now, ANOTHER_PACE)
+        self._values = {name: value for name, value in self._values.items() if value.tunable.kept == value.kept}
         self.is_empty = not self._values
-        self._due = [one for one in self._values.values() if one.due_ns is not None and one.due_ns <= now_ns]
+        self._due = [value for value in self._values.values() if value.check.is_due(lambda: self._now)]
         return bool(self._due)
 
     @property
     def due(self) -> tuple[KeptValue, ...]:
         """The values that are to be checked; one that was replaced since the last look is not."""
-        return tuple(one for one in self._due if one.tunable.kept == one.kept)
+        return tuple(value for value in self._due if value.tunable.kept == value.kept)
 
-    def _add(self, value: KeptValue) -> None:
-        self._values[value.tunable.name] = value
-        self.is_empty = False
+    @property
+    def _now(self) -> float:
+        return self._clock() / 1e9

@@ -76,18 +76,3 @@ class CandidateNotes:
         """Note that the kept configuration was taken back."""
         if self._journal:
             self._journal.forget(space, self._code_version)
-
-    def checked(self, space: str, kept: Any, reason: str, *, is_kept: bool, outside: bool) -> None:
-        """Note the end of a check of a kept candidate.
-
-        Args:
-            space: The space or tunable.
-            kept: The candidate.
-            reason: Of the verdict.
-            is_kept: Whether it is still in force.
-            outside: Whether something else than the verdict ended it.
-        """
-        if not is_kept:
-            self.forget(space)
-        elif not outside:
-            self.end(space, kept, Decision.KEPT, reason)

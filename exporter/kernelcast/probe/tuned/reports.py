@@ -3,29 +3,17 @@
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kernelcast.probe.outcomes import OutcomeQueue
-from kernelcast.probe.tuned.confirmation import Verdict
 from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.requests import Proved
 from kernelcast.tuning.times import duration
 from kernelcast.wire.events import SEARCH_PREFIX, OutcomeState
 
 SEARCHED: Final = "its configurations are searched"
 MAX_OPEN: Final = 256
 """Searches of one process that are reported at one time; functions and shapes are bounded, programs are not."""
-
-
-class SearchVerdict(Verdict, Protocol):
-    """A verdict of a campaign."""
-
-    @property
-    def ordinal(self) -> int:
-        """Number of the candidate."""
-
-    @property
-    def decision(self) -> Decision:
-        """The decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +81,7 @@ class SearchReports:
         self._report(trial, space, state, reason, kept, kept, decision=decision, candidate=candidate)
 
     def search_ended(
-        self, space: str, verdicts: Sequence[SearchVerdict], text: Callable[[int], str], kept: str, before: str
+        self, space: str, verdicts: Sequence[Proved], text: Callable[[int], str], kept: str, before: str
     ) -> None:
         """Report the end of a search by its last verdict; earlier ones are reported by themselves.
 

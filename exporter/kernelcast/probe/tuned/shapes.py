@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from random import Random
 from time import perf_counter
 from typing import Any, Final, Generic, TypeVar
 
 from kernelcast.probe.trial_budget import LaunchCost
-from kernelcast.probe.tuned.confirmation import Confirmation, Confirmed, LatePair
+from kernelcast.probe.tuned.confirmation import Confirmation, LatePair
 from kernelcast.probe.tuned.notes import CandidateNotes
+from kernelcast.probe.tuned.rechecks import Recheck
 from kernelcast.probe.tuned.terms import (
     CallAccounts,
     CallCampaign,
@@ -26,8 +28,9 @@ from kernelcast.probe.tuned.terms import (
     ShapeBucket,
 )
 from kernelcast.tuning.campaign import Campaign
-from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.experiment import Decision, Objective
 from kernelcast.tuning.journal import Journal
+from kernelcast.tuning.requests import Proved
 from kernelcast.wire.tuning.experience import Experience
 
 # Shapes of a function that are searched; further ones run the kept configuration.
@@ -145,8 +148,7 @@ class SearchedShapes(Generic[Configuration_co]):
         self._is_closed = True
         self._notes.no_harm()
         for bucket in list(self._buckets.values()):
-            bucket.campaign = None
-            self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), reason)
+            self._interrupt(bucket, reason)
 
     def _bucket(self, shape: object) -> ShapeBucket:
         found = self._buckets.get(shape)
@@ -162,12 +164,11 @@ class SearchedShapes(Generic[Configuration_co]):
     def _new_bucket(self, shape: object) -> ShapeBucket:
         name = self._terms.name if shape == "" else _bounded(f"{self._terms.name} {shape!r}")
         bucket = ShapeBucket(name, None, self._space.start, self._new_cost())
-        bucket.check.rules = self._terms.experiment
         ordinal = self._guarded(lambda: self._notes.kept(name, self._space.find))
         may_search = len(self._buckets) < MAX_SHAPES and not self._is_closed
         if ordinal is not None and not self._reverted():
-            bucket.check.start, bucket.kept = bucket.kept, ordinal
-            bucket.campaign = self._guarded(lambda: bucket.check.begin(ordinal)) if may_search else None
+            bucket.start, bucket.kept = bucket.kept, ordinal
+            bucket.campaign = self._guarded(lambda: self._check_of(bucket)) if may_search else None
         elif may_search:
             self._search(bucket)
         return bucket
@@ -179,10 +180,26 @@ class SearchedShapes(Generic[Configuration_co]):
             self._reports.search_began(bucket.name, self._space.text(bucket.kept))
             self._interrupt(bucket)
 
-    def _interrupt(self, bucket: ShapeBucket) -> None:
-        bucket.campaign = None
-        reason = f"the search had an error: {self._error!r}"
-        self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), reason)
+    def _check_of(self, bucket: ShapeBucket) -> Confirmation:
+        """Return the campaign that checks the kept configuration, of two: this one and its start."""
+        rules = self._terms.experiment
+        if bucket.check.is_for_pair(self._clock()):
+            bucket.check.due_at = inf
+            return LatePair(bucket.start, bucket.kept, bucket.check.start_level, rules.settle)
+        bucket.check = Recheck()
+        return Confirmation(bucket.start, bucket.kept, Random().getrandbits(32), rules)  # noqa: S311  fair, not secret
+
+    def _interrupt(self, bucket: ShapeBucket, reason: str = "") -> None:
+        """End a search without a result, because of an error unless there is another reason; the kept value stays."""
+        bucket.campaign, bucket.times = None, []
+        why = reason or f"the search had an error: {self._error!r}"
+        self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), why)
+
+    def _revert(self, bucket: ShapeBucket) -> int:
+        """Put the start in force in place of the kept configuration; returns the number of that."""
+        kept, bucket.kept = bucket.kept, bucket.start
+        bucket.times, bucket.check = [], Recheck()
+        return kept
 
     def _request(self, bucket: ShapeBucket) -> CallRequest | None:
         """Return the campaign's request for this call; None to run the kept configuration."""
@@ -190,7 +207,7 @@ class SearchedShapes(Generic[Configuration_co]):
             return None
         if bucket.campaign is None and not bucket.check.is_due(self._clock):
             return None  # another thread has ended the campaign since this one saw it
-        campaign = bucket.campaign = bucket.campaign or self._guarded(lambda: bucket.check.begin(bucket.kept))
+        campaign = bucket.campaign = bucket.campaign or self._guarded(lambda: self._check_of(bucket))
         if campaign is None:
             return None
         self._offer_experience(bucket, campaign)
@@ -246,14 +263,16 @@ class SearchedShapes(Generic[Configuration_co]):
         self._reports.search_ended(bucket.name, verdicts, self._space.text, kept, before)
         if campaign.kept == bucket.kept:
             return
-        start, bucket.kept = bucket.kept, campaign.kept
-        if not isinstance(campaign, Confirmation):
-            bucket.check.kept(start, self._clock(), bucket.cost.usual_seconds)
-            self._notes.end(bucket.name, campaign.kept, Decision.KEPT)
+        if isinstance(campaign, Confirmation):  # taken back: search again
+            self._revert(bucket)
+            self._notes.forget(bucket.name)
+            self._search(bucket)
             return
-        # The kept configuration was taken back: search again.
-        self._notes.forget(bucket.name)
-        self._search(bucket)
+        bucket.start, bucket.kept, now = bucket.kept, campaign.kept, self._clock()
+        bucket.check, rules = Recheck.of(now), self._terms.experiment
+        if rules.look_launches and rules.objective is Objective.MEAN:
+            bucket.check.begin_stays(now, bucket.cost.usual_seconds)
+        self._notes.end(bucket.name, campaign.kept, Decision.KEPT)
 
     def _is_forked(self) -> bool:
         """Whether this is a forked child. It tries nothing: the search, its budget and its reports are the parent's.
@@ -264,22 +283,21 @@ class SearchedShapes(Generic[Configuration_co]):
             self._is_child = self._is_closed = True
             self._new_shape = threading.RLock()
             for bucket in list(self._buckets.values()):
-                bucket.campaign, bucket.check.due_at = None, inf
+                bucket.campaign, bucket.check = None, Recheck()
         return self._is_child
 
     def _take_back(self, bucket: ShapeBucket, reason: str, decision: Decision = Decision.FAILED) -> None:
         """Ban the kept configuration, put the start in force, and search again."""
         if self._is_forked():
             return
-        failed, bucket.kept = bucket.kept, bucket.check.start
-        bucket.times, bucket.check.due_at = [], inf
+        failed = self._revert(bucket)
         bucket.cost.begin_again()
         bucket.calls.clear()
         self.banned[bucket.name, failed] = reason
         self._notes.end(bucket.name, failed, decision, reason)
         if decision is not Decision.FAILED:
             self._notes.forget(bucket.name)
-        verdict = Confirmed(failed, decision, reason, None, None)
+        verdict = Proved(failed, bucket.kept, decision, reason, None, None)
         text = self._space.text
         self._reports.search_ended(bucket.name, (verdict,), text, text(bucket.kept), text(failed))
         self._search(bucket)
@@ -289,8 +307,7 @@ class SearchedShapes(Generic[Configuration_co]):
         if self._is_forked():
             return
         if isinstance(bucket.campaign, Confirmation):
-            bucket.kept, bucket.check.due_at = bucket.check.start, inf
-        bucket.times = []
+            self._revert(bucket)
         self._interrupt(bucket)
 
     def _forget_kept(self, bucket: ShapeBucket, reason: str) -> None:
@@ -300,10 +317,9 @@ class SearchedShapes(Generic[Configuration_co]):
         """
         if self._is_forked():
             return
-        self.banned[bucket.name, bucket.kept] = reason
-        bucket.times, bucket.check.due_at, bucket.kept = [], inf, bucket.check.start
+        self.banned[bucket.name, self._revert(bucket)] = reason
         self._notes.forget(bucket.name)
-        self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), "the kept configuration failed")
+        self._interrupt(bucket, "the kept configuration failed")
         self._search(bucket)
 
     def _reason_against(self, bucket: ShapeBucket, ordinal: int) -> str:

@@ -28,7 +28,7 @@ MOST_BANNED_IN_A_ROW: Final = 64
 
 
 class Driver(Protocol):
-    """Tries values at the boundaries of steps or epochs: a search by steps, or a council of the ranks."""
+    """Tries values at the boundaries of steps or epochs: a trial, a search by steps, or a council of the ranks."""
 
     @property
     def reason(self) -> str:
@@ -38,7 +38,7 @@ class Driver(Protocol):
         """Handle the end of a step."""
 
     def close(self, reason: str) -> None:
-        """Put the kept value in force, because the program ends."""
+        """End what is tried with the kept value, because the program ends."""
 
     def forked(self) -> None:
         """Put the kept value in force in a forked child, which gets no `step_ended`."""

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kernelcast.probe.trial_budget import LaunchCost, TrialBudget
 from kernelcast.probe.tuned.checks import Check
-from kernelcast.probe.tuned.confirmation import KeptCheck
+from kernelcast.probe.tuned.rechecks import Recheck
 from kernelcast.probe.tuned.reports import SearchReports
 from kernelcast.tuning.experiment import Rules
 from kernelcast.wire.tuning.experience import Experience
@@ -141,6 +141,7 @@ class ShapeBucket:
         prepared: Configurations that are compiled, each with the devices.
         configuration: The kept configuration with its number, once a call has used it.
         check: When the kept configuration is checked again.
+        start: Number of the configuration that the kept one has replaced, and is checked against.
         offered: Findings of other nodes that the search knows.
         is_announced: Whether the expected time of its search was reported.
     """
@@ -151,7 +152,8 @@ class ShapeBucket:
     cost: LaunchCost
     times: list[float] = field(default_factory=list)
     calls: Counter[int] = field(default_factory=Counter)
-    check: KeptCheck = field(default_factory=KeptCheck)
+    check: Recheck = field(default_factory=Recheck)
+    start: int = 0
     offered: Experience | None = None
     prepared: set[tuple[int, object]] = field(default_factory=set)
     configuration: tuple[int, Any] | None = None

@@ -41,7 +41,7 @@ class Program:
         self.seconds = 100.0
         self.recorder = Recorder()
         outcomes = OutcomeQueue("training", "", lambda: 1, lambda: None)
-        context = HintContext("training", "", "", lambda: "", {}, lambda: 1)
+        context = HintContext("training", "", "", lambda: "", lambda: 1)
         receiver = HintReceiver(TunableSet(), self.recorder, outcomes, context)
         subject = ReportedProcess(self.recorder, TunableSet(), outcomes, receiver)
         hello = Hello("training", NONCE, 1, 7, devices=(DeviceClaim("GPU-1"),))

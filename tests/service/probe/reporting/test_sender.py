@@ -87,7 +87,7 @@ class Program:
         self.recorder = Recorder()
         self.tunables = TunableSet()
         self.outcomes = OutcomeQueue("training", "", lambda: 1, lambda: None)
-        context = HintContext("training", "", "", lambda: "", {}, lambda: 1)
+        context = HintContext("training", "", "", lambda: "", lambda: 1)
         self.receiver = HintReceiver(self.tunables, self.recorder, self.outcomes, context)
         self.link = ExporterConnection(str(path), lambda: self.seconds)
         subject = ReportedProcess(self.recorder, self.tunables, self.outcomes, self.receiver)

@@ -4,7 +4,6 @@ import random
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +14,7 @@ from tests.unit.probe.test_probe_hints import Program
 from kernelcast.probe.ranks.searched import SearchMember
 from kernelcast.probe.tunables import Terms, Tunable
 from kernelcast.probe.tuned.collective import CollectiveSpace
+from kernelcast.probe.tuned.notes import CandidateNotes
 from kernelcast.probe.tuned.space import SpaceTerms
 from kernelcast.tuning.experiment import Decision
 from kernelcast.tuning.journal import Journal, JournalProcess
@@ -194,7 +194,10 @@ def test_a_remembered_configuration_is_checked_instead_of_a_search(tmp_path: Pat
 
 def test_a_stop_on_one_rank_rests_the_search_on_all_and_it_goes_on_afterwards() -> None:
     ranks = Ranks()
-    ranks.at = {(3, 100): lambda one: one.receiver.stop("an order"), (3, 400): lambda one: one.receiver.stop("")}
+    ranks.at = {
+        (3, 100): lambda program: setattr(program.orders, "order", "an order"),
+        (3, 400): lambda program: setattr(program.orders, "order", ""),
+    }
     ranks.run(2500)
     assert same(ranks.shown)
     assert len(set(ranks.shown[0][20:100])) > 1
@@ -285,6 +288,28 @@ def test_a_program_that_ends_in_a_search_reports_its_end_and_bans_nothing(tmp_pa
         assert [value for value in set(ranks.shown[rank]) if later.banned("feed", value, "v1")] == []
 
 
+def test_a_configuration_that_gave_way_to_a_hint_is_not_banned_if_the_hints_trial_ends_the_process(
+    tmp_path: Path,
+) -> None:
+    folders = {rank: tmp_path / str(rank) for rank in range(2)}
+    ranks = Ranks(2, directories=folders)
+
+    def body(program: RankProgram) -> None:
+        ranks.register(program)
+        program.tunables.add(Tunable("block", [48, 64], 48, Terms()))
+        for step in range(120):
+            if step == 60:
+                program.hear(tunable="block", value="64")
+            program.step(seconds(program.space.configuration))
+
+    Job(ranks.programs).run(body)  # and the processes are killed
+    for rank in range(2):
+        assert len(set(ranks.shown[rank][:60])) > 1, "the search had begun"
+        assert [one.state.value for one in ranks.programs[rank].outcomes_of("h1")] == ["received", "applied"]
+        later = Journal(folders[rank], "training", JournalProcess("node", 2, "later"), running=lambda _: False)
+        assert [value for value in set(ranks.shown[rank]) if later.banned("feed", value, "v1")] == []
+
+
 def test_findings_that_arrive_while_a_space_is_added_are_kept() -> None:
     """Another thread receives them: here they arrive while the journal is asked."""
     program = Program()
@@ -296,7 +321,7 @@ def test_findings_that_arrive_while_a_space_is_added_are_kept() -> None:
             member.learn(found)
             return ""
 
-    member = SearchMember(replace(program.context, journal=cast("Journal", Learning())), program.outcomes)
+    member = SearchMember(CandidateNotes(cast("Journal", Learning()), "v1"), program.outcomes)
     member.add(CollectiveSpace("block", "48"), tunable)
     member.learn(found)
     assert member.bans(["block"]) == (("block", (2,)),)

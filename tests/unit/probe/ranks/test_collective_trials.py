@@ -7,6 +7,7 @@ from tests.support.probe.ranks import NOW_NS, Job, RankProgram, job_of, noisy, s
 
 from kernelcast.probe.ranks.messages import Work
 from kernelcast.probe.recording.regions import region
+from kernelcast.probe.tunables import Terms, Tunable
 from kernelcast.wire.cloudevents import NANOSECONDS
 from kernelcast.wire.events import OutcomeState, withdrawal
 
@@ -95,6 +96,28 @@ def test_a_hint_that_is_withdrawn_after_the_ranks_have_announced_it_never_runs(r
     assert (withdrawn.state, withdrawn.reason) == (OutcomeState.REJECTED, "it was withdrawn")
     assert other.state in {OutcomeState.ROLLED_BACK, OutcomeState.REJECTED}
     assert other.decision in {"", "inconclusive"}
+
+
+def test_a_hint_of_one_process_that_was_withdrawn_in_its_trial_stops_no_later_trial_of_the_ranks() -> None:
+    """Its withdrawal stayed a reason to stop what the ranks began afterwards."""
+    job, _ = job_of(2)
+
+    def body(program: RankProgram) -> None:
+        program.register()
+        program.tunables.add(Tunable("block", [48, 64], 48, Terms()))
+        for step in range(900):
+            if step == 10:
+                program.hear(hint_id="local", tunable="block", value="64")
+            elif step == 40:
+                program.receiver.receive(withdrawal("training|block|", source="/test", time_ns=NOW_NS))
+            elif step == 60:
+                program.hear()
+            program.step(0.1 if program.batch.value == 48 else 0.08)
+
+    job.run(body)
+    for program in job.programs:
+        assert [one.reason for one in program.final("local")] == ["its hint was withdrawn"]
+        assert [one.state for one in program.final()] == [OutcomeState.KEPT]
 
 
 def test_a_hint_that_expires_between_its_announcement_and_its_trial_never_runs() -> None:

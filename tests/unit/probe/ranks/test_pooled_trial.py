@@ -111,7 +111,7 @@ class LedTrial:
         self.leader = Leader(Recorder(), self._context())
 
     def _context(self) -> HintContext:
-        return HintContext("p", "0", "", str, {}, lambda: 0, Rules(), 1, step_clock=lambda: self.meeting * 10**9)
+        return HintContext("p", "0", "", str, lambda: 0, Rules(), 1, step_clock=lambda: self.meeting * 10**9)
 
     def until_end(self, meetings: int = 200) -> Ended:
         works: list[Work | None] = [None]

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.probe.tuned.test_search_reports import Conv
 
 from kernelcast.probe.tuned import TunedCalls, close
-from kernelcast.probe.tuned.confirmation import RECHECK_SECONDS
+from kernelcast.probe.tuned.rechecks import RECHECK_SECONDS
 from kernelcast.probe.tuned.reports import SearchReports
 from kernelcast.probe.tuned.terms import CallAccounts, CallTerms
 from kernelcast.tuning.experiment import Decision

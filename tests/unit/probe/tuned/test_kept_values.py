@@ -68,6 +68,11 @@ class Training:
         hint = Hint(f"h{self.seconds}", "train", "block", value, expires_ns, mode=mode)
         self.probe._receiver.receive(to_event(hint, source="/test", time_ns=1))
 
+    def stop(self) -> None:
+        """Write the node's stop file; half a second later it has been read."""
+        (self.directory / "hints.stop").touch()
+        self.probe._receiver._context.orders._read_at = -1.0
+
     def checks(self) -> list[tuple[str, str]]:
         own = (one for one in self.probe.outcomes if one.hint_id.startswith(SEARCH_PREFIX))
         return [(one.state.value, one.decision) for one in own]
@@ -188,7 +193,7 @@ def test_a_hint_goes_first_and_a_stop_ends_the_check_with_the_kept_value(trainin
     training.hear("64")
     training.run(3, gain=0.0)
     assert training.probe.outcomes[-1].state is OutcomeState.RECEIVED, "it waits for the end of the check"
-    training.probe._receiver.stop("an order")
+    training.stop()
     training.run(2, gain=0.0)
     assert training.checks() == [("applied", ""), ("rolled_back", "inconclusive")]
     training.run(300, gain=0.0)

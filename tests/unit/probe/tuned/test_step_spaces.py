@@ -122,11 +122,12 @@ def test_the_first_step_after_a_change_costs_a_search_its_share(training: Traini
     assert training.probe.recorder.budget.lost_ns == pytest.approx(lost * 1e9, rel=0.05)
 
 
-def test_the_step_in_which_a_stop_ends_a_candidate_is_charged(training: Training) -> None:
+def test_the_step_in_which_a_stop_ends_a_candidate_is_charged(training: Training, tmp_path: Path) -> None:
     feed = training.probe.space("feed", FEED, start=FEED_START, terms=SpaceTerms(per="step"), share=1.0)
     while (feed.workers, feed.prefetch) == (0, 2):
         training.step(1.0)
-    training.probe._receiver.stop("an order")
+    (tmp_path / "hints.stop").touch()
+    training.probe._receiver._context.orders._read_at = -1.0  # half a second ago
     training.step(9.0)
     assert training.probe.recorder.budget.lost_ns == pytest.approx(8e9, rel=0.05)
 
