@@ -136,9 +136,9 @@ def _other(profile: Profile) -> AlertRule:
         summary=f"{_GPU} reported {_ERROR}",
         description="The driver reported an error after which the GPU can be used, or whose number is in no table "
         "of ours.",
-        action="Act on the number. 63: reset the GPU when it is idle. 92: many single-bit errors; drain it when its job "
-        "has ended, reset it, and run NVIDIA's diagnostics. 94: restart the program that was hit. Any other: look it up "
-        "in NVIDIA's catalog, and read its line in the kernel's log (`NVRM: Xid`).",
+        action="Act on the number. 63: reset the GPU when it is idle. 92: many single-bit errors; drain it when its "
+        "job has ended, reset it, and run NVIDIA's diagnostics. 94: restart the program that was hit. Any other: look "
+        "it up in NVIDIA's catalog, and read its line in the kernel's log (`NVRM: Xid`).",
         subject=_SUBJECT,
         dashboard=GPUS,
         steps=(
@@ -180,8 +180,8 @@ def _uncorrectable(profile: Profile) -> AlertRule:
         severity=AlertSeverity.WARNING,
         summary=f"{_GPU} had {{{{ $value | humanize }}}} uncorrectable memory errors within a day",
         description="Data was lost, and the program that used it has failed. The GPU handled the error; where it could "
-        "not, an alert about an XID, a failed row or a recovery says so, instead of this one. The counters table must have the row "
-        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL.",
+        "not, an alert about an XID, a failed row or a recovery says so, instead of this one. The counters table must "
+        "have the row DCGM_FI_DEV_ECC_DBE_VOL_TOTAL.",
         action="Restart the programs that ran on it, and reset the GPU when it is idle.",
         subject=_SUBJECT,
         dashboard=GPUS,

@@ -275,9 +275,10 @@ def _waiting_for_reset() -> AlertRule:
 
 def _single_bits(profile: Profile) -> AlertRule:
     a_minute = f"{MINUTE} * rate({promql.name(device.ECC_SBE_VOLATILE)}[{profile.window(10 * MINUTE)}])"
+    many = f"max by (Hostname, gpu, UUID) ({a_minute}) > {_SINGLE_BITS_PER_MINUTE}"
     return AlertRule(
         name="KernelcastGpuSingleBitStorm",
-        expr=unless_reported(f"max by (Hostname, gpu, UUID) ({a_minute}) > {_SINGLE_BITS_PER_MINUTE}", _XID_SINGLE_BITS),
+        expr=unless_reported(many, _XID_SINGLE_BITS),
         hold_seconds=5 * MINUTE,
         severity=AlertSeverity.WARNING,
         summary=f"The memory of {_GPU} has {{{{ $value | humanize }}}} single-bit errors a minute",
