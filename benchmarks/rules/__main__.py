@@ -2,12 +2,12 @@
 
     python -m benchmarks.rules --gpus 1000 --tsdb /tmp/fleet [--pages] [--rules DIR] [--json FILE]
 
-A real Prometheus reads blocks of a simulated fleet: ten minutes at 30 s before a fixed instant, and for the recorded
-means also an hour of the day before. promtool evaluates the recording rules over the last minutes, one level of
-dependence after the other. Then Prometheus evaluates each expression alone, at that instant. A group's time is the
-processor time of its expressions (the least of two rounds), which does not depend on what else the machine does; its
-limit is a third of its interval. With `--pages` each query of each page is sent as the page opens: a graph over the ten
-minutes.
+A real Prometheus reads blocks of a simulated fleet: ten minutes at 30 s before a fixed instant, and of the day before
+an hour of the recorded means and ten minutes of what was launched. promtool evaluates the recording rules over the last
+minutes, one level of dependence after the other. Then Prometheus evaluates each expression alone, at that instant. A
+group's time is the processor time of its expressions (the least of two rounds), which does not depend on what else the
+machine does; its limit is a third of its interval. With `--pages` each query of each page is sent as the page opens: a
+graph over the ten minutes.
 
 `--tsdb` keeps the blocks of the fleet, which take the most time, for the next run; recordings are computed each time.
 """
@@ -166,10 +166,10 @@ def measured_group(server: PrometheusServer, group: dict[str, Any], end: int) ->
     }
 
 
-def measured_panels(server: PrometheusServer, gpus: int, end: int) -> Iterator[dict[str, Any]]:
+def measured_panels(server: PrometheusServer, options: argparse.Namespace, end: int) -> Iterator[dict[str, Any]]:
     """Yield the cost of each panel of each page, as the page opens."""
     range_times = {"start": str(end - panels.RANGE_SECONDS), "end": str(end), "step": "30"}
-    for panel in panels.opened(gpus):
+    for panel in panels.opened(options.gpus, every_program=options.every_program):
         total = Cost()
         for panel_query in panel.queries:
             path, times = ("query", {"time": str(end)}) if panel_query.is_instant else ("query_range", range_times)
@@ -203,7 +203,7 @@ def run(directory: Path, texts: dict[str, str], options: argparse.Namespace) -> 
         for group in groups:
             measured_groups.append(measured_group(server, group, fleet.end))
             log(measured_groups[-1])
-        for panel in measured_panels(server, options.gpus, fleet.end) if options.pages else ():
+        for panel in measured_panels(server, options, fleet.end) if options.pages else ():
             measured_pages.append(panel)
             log(panel)
     return {
@@ -229,6 +229,11 @@ def main() -> None:
     )
     parser.add_argument("--rules", type=Path, help="directory of rule files; by default those of this checkout's code")
     parser.add_argument("--pages", action="store_true", help="measure the panels of the pages, too")
+    parser.add_argument(
+        "--every-program",
+        action="store_true",
+        help="choose all programs on their page, which is the work of one program on all GPUs",
+    )
     parser.add_argument(
         "--tsdb", type=Path, help="folder that keeps the fleet's blocks for later runs with the same options"
     )

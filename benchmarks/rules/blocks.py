@@ -12,7 +12,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.rules.fleet import EVERY_SECONDS, GPUS_OF_A_NODE, Template, on_node, templates, write, write_yesterday
+from benchmarks.rules.fleet import (
+    EVERY_SECONDS,
+    GPUS_OF_A_NODE,
+    YESTERDAY,
+    YESTERDAYS_SERIES,
+    Template,
+    hour_before,
+    on_node,
+    present,
+    scraped,
+    templates,
+    write,
+    write_constant,
+)
 from tests.service.require import binary
 from tests.service.servers import PrometheusServer, stopping, wait_for
 from tests.support.exporter.simulated_series import name_of
@@ -81,10 +94,13 @@ def _build(directory: Path, metrics: Collection[str], options: dict[str, Any]) -
     nodes = range(options["gpus"] // GPUS_OF_A_NODE)
     series = 0
     for first in nodes[::_NODES_AT_ONCE]:
-        series += write(text, written, nodes[first : first + _NODES_AT_ONCE], end)
+        some = nodes[first : first + _NODES_AT_ONCE]
+        series += write(text, written, some, end)
+        _into_blocks(text, tsdb)
+        write_constant(text, _same_work(written, some), present(end - YESTERDAY))
         _into_blocks(text, tsdb)
         sys.stderr.write(f"{series} series\n")
-    write_yesterday(text, _kernel_means(written, nodes, options["share"]), end)
+    write_constant(text, _kernel_means(written, nodes, options["share"]), hour_before(end))
     _into_blocks(text, tsdb)
     _merge(directory)
     blocks = Blocks(tsdb, end, series, len(exported) / GPUS_OF_A_NODE, options)
@@ -129,6 +145,14 @@ def _kernel_means(node_templates: Sequence[Template], nodes: range, least_share:
         for labels, rate in sums.items():
             if rate > 0 and rate >= least_share * totals[_program_labels(labels)]:
                 yield f"{KERNEL_MEAN}{{{on_node(labels, node, node_templates)}", rate / counts[labels]
+
+
+def _same_work(node_templates: Sequence[Template], nodes: Sequence[int]) -> Iterator[tuple[str, float]]:
+    """Yield what the programs of some nodes run on and how they launch their kernels, by series."""
+    for node in nodes:
+        for template in node_templates:
+            if name_of(template.series) in YESTERDAYS_SERIES:
+                yield scraped(template, node, node_templates), template.value
 
 
 def _rates(node_templates: Sequence[Template], metric: str) -> dict[str, float]:

@@ -12,7 +12,7 @@ from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.simulate import SimulatedFleet, SimulationSettings
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.grafana.rules.recording import EXPORTER_JOB
-from kernelcast.wire.catalogue import bridge
+from kernelcast.wire.catalogue import bridge, kernel
 
 GPUS_OF_A_NODE: Final = 8
 EVERY_SECONDS: Final = 30
@@ -20,6 +20,8 @@ MINUTES: Final = 10
 """Length of the present that every series has."""
 YESTERDAY: Final = 86_400
 YESTERDAY_MINUTES: Final = 60
+YESTERDAYS_SERIES: Final = (kernel.KERNEL_INFO.prometheus_name, kernel.PROGRAM_INFO.prometheus_name)
+"""Metrics of which rules ask whether they were the same a day before: a baseline is of the same work."""
 _BRIDGES: Final = 2
 
 
@@ -37,8 +39,8 @@ def present(end: int) -> range:
     return range(end - MINUTES * 60, end + 1, EVERY_SECONDS)
 
 
-def yesterday(end: int) -> range:
-    """Return the times of the day before: of an hour, and of the minutes that rules with an offset of a day read."""
+def hour_before(end: int) -> range:
+    """Return the times of an hour of the day before, and of the minutes that rules with an offset of a day read."""
     return range(end - YESTERDAY - YESTERDAY_MINUTES * 60, end - YESTERDAY + MINUTES * 60, EVERY_SECONDS)
 
 
@@ -89,7 +91,7 @@ def write(path: Path, node_templates: Sequence[Template], nodes: Sequence[int], 
     with path.open("w") as file:
         for node in nodes:
             for template in node_templates:
-                series = f'{on_node(template.series, node, node_templates)[:-1]},instance="{host(node)}"}}'
+                series = scraped(template, node, node_templates)
                 values = ((template.value + template.rate * (time - times.start), time) for time in times)
                 file.writelines(f"{series} {value:.9g} {time}\n" for value, time in values)
                 count += 1
@@ -105,6 +107,11 @@ def write(path: Path, node_templates: Sequence[Template], nodes: Sequence[int], 
     return count
 
 
+def scraped(template: Template, node: int, node_templates: Sequence[Template]) -> str:
+    """Return a series of a node as Prometheus stores it."""
+    return f'{on_node(template.series, node, node_templates)[:-1]},instance="{host(node)}"}}'
+
+
 def on_node(series: str, node: int, node_templates: Sequence[Template]) -> str:
     """Return a series of the first node with the names of another node, and with the label `job` of exporters."""
     # UUIDs of simulated GPUs begin with the number of their node; names of programs end with it.
@@ -117,16 +124,12 @@ def program_of(node: int) -> str:
     return f"train-{node:04d}"
 
 
-def write_yesterday(path: Path, recorded: Iterable[tuple[str, float]], end: int) -> int:
-    """Write an hour of the day before for recorded series; returns the number of samples."""
-    times = yesterday(end)
-    count = 0
+def write_constant(path: Path, values: Iterable[tuple[str, float]], times: Sequence[int]) -> None:
+    """Write series that have one value at all times."""
     with path.open("w") as file:
-        for series, value in recorded:
+        for series, value in values:
             file.writelines(f"{series} {value:.9g} {time}\n" for time in times)
-            count += len(times)
         file.write("# EOF\n")
-    return count
 
 
 def host(node: int) -> str:

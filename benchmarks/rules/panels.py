@@ -46,12 +46,20 @@ class Panel:
     queries: Sequence[PanelQuery]
 
 
-def opened(gpus: int) -> Iterator[Panel]:
-    """Yield the panels with queries of all pages of a fleet, those in collapsed rows, too."""
+def opened(gpus: int, *, every_program: bool = False) -> Iterator[Panel]:
+    """Yield the panels with queries of all pages of a fleet, those in collapsed rows, too.
+
+    Args:
+        gpus: GPUs of the fleet.
+        every_program: Whether all programs are chosen where a page opens on one.
+    """
     for text in dashboards.render().values():
         page = json.loads(text)
         nodes = gpus // GPUS_OF_A_NODE
-        values = {variable["name"]: _first_value(variable, nodes) for variable in page["templating"]["list"]}
+        values = {
+            variable["name"]: _first_value(variable, nodes, every_program=every_program)
+            for variable in page["templating"]["list"]
+        }
         for top in page["panels"]:
             is_row = top["type"] == "row"
             for panel in top["panels"] if is_row else (top,):
@@ -69,12 +77,13 @@ def expressions() -> str:
     return " ".join(query.expr for panel in opened(GPUS_OF_A_NODE) for query in panel.queries)
 
 
-def _first_value(variable: dict[str, Any], nodes: int) -> str:
+def _first_value(variable: dict[str, Any], nodes: int, *, every_program: bool) -> str:
     """Return the value of a variable when the page opens, as Grafana writes it into queries."""
     name, is_multiple = variable["name"], variable.get("includeAll")
     if is_multiple and "allValue" in variable:
         return str(variable["allValue"])
-    numbers = range(nodes) if is_multiple else (_CHOSEN_NODE,)
+    is_all = is_multiple or (every_program and name == "program")
+    numbers = range(nodes) if is_all else (_CHOSEN_NODE,)
     values: dict[str, Sequence[str]] = {
         "hostname": [host(node) for node in numbers],
         "gpu": [str(number) for number in range(GPUS_OF_A_NODE)],

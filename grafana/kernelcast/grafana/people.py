@@ -30,7 +30,7 @@ TEMPLATE: Final = """{{/* Made by kernelcast: the texts of messages to people. *
 {{- end }}
 {{ define "kernelcast.text" -}}
 {{ range .Alerts }}{{ .Annotations.summary }}{{ if eq .Status "resolved" }} (over){{ end }}
-Since: {{ .StartsAt.UTC.Format "2006-01-02 15:04" }} UTC
+Alert since: {{ .StartsAt.UTC.Format "2006-01-02 15:04" }} UTC
 {{ .Annotations.description }}
 First: {{ .Annotations.action }}
 {{- with .Annotations.dashboard_url }}

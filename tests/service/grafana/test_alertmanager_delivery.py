@@ -144,7 +144,7 @@ def test_one_cause_is_one_message_with_what_to_do_and_where_to_look(
     ]
     for one in slack:
         summary, since, *rest = one["text"].strip().splitlines()
-        assert (summary, since[:11]) == (TEXTS["summary"], f"Since: {datetime.now(UTC):%Y}")
+        assert (summary, since[:17]) == (TEXTS["summary"], f"Alert since: {datetime.now(UTC):%Y}")
         assert rest == [
             TEXTS["description"],
             f"First: {TEXTS['action']}",

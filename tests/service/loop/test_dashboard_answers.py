@@ -13,7 +13,7 @@ from tests.service.require import binary
 from tests.service.servers import PrometheusServer, answers, get
 
 from kernelcast.grafana import dashboards, node_exporter
-from kernelcast.grafana.rules import hours, serving, standing
+from kernelcast.grafana.rules import hours, recording, serving, standing
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, exporter, forecast, kernel, predictor
 from kernelcast.wire.catalogue.devices import accelerator, device, gpu, nvlink, profiling
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, USER_LABELS
@@ -94,6 +94,12 @@ RECORDED = (
     (hours.UTILIZATION, {"program": "a-program", "precision": "bf16"}),
     (hours.GPU_SECONDS_PER_ITEM, {"program": "a-program", "modelName": "a-modelName", "precision": "bf16"}),
     (hours.JOULES_PER_ITEM, {"program": "a-program", "modelName": "a-modelName", "precision": "bf16"}),
+    *((recording.PROGRAM_BUSY, OF_RANK | {"rank": rank}) for rank in ("a-rank", "another-rank")),
+    *(
+        (name, OF_RANK | {"kernel": each, "kernel_class": "compute"})
+        for name in (recording.KERNEL_BUSY, recording.KERNEL_MEAN, recording.KERNEL_BASELINE)
+        for each in VALUES["kernel"]
+    ),
     (standing.STILL, OF_STANDING),
     (standing.HOLDER, OF_STANDING),
     (serving.SHARED, OF_SERVER | {"gpu": "0", "program": "a-program"}),

@@ -144,7 +144,7 @@ def test_a_panel_divides_what_was_seen_by_the_measured_time(time: Metric) -> Non
         for target in panel.get("targets", ())
         if "expr" in target
     ]
-    assert sum(time.prometheus_name in expr for _, expr in queries) > (20 if time is kernel.PROBE_MEASURED else 2)
+    assert sum(time.prometheus_name in expr for _, expr in queries) > (10 if time is kernel.PROBE_MEASURED else 2)
     assert wrong(queries, time, {}) == []
 
 

@@ -230,6 +230,12 @@ _SPOOL: Final = "exporter, spool"
 SPOOL_BYTES: Final = Metric(
     "kernelcast_exporter_spool_bytes", Kind.GAUGE, "Size on disk of messages for Kafka.", source=_SPOOL
 )
+SPOOL_MAX_BYTES: Final = Metric(
+    "kernelcast_exporter_spool_max_bytes",
+    Kind.GAUGE,
+    "Size on disk beyond which the oldest messages are lost: exporter.spool.max_bytes.",
+    source=_SPOOL,
+)
 SPOOL_MESSAGES: Final = Metric(
     "kernelcast_exporter_spool_messages",
     Kind.GAUGE,
@@ -257,7 +263,10 @@ SPOOL_DROPPED: Final = Metric(
     source=_SPOOL,
 )
 
-SPOOL_ROWS: Final[tuple[Metric, ...]] = (SPOOL_BYTES, SPOOL_MESSAGES, SPOOL_WRITTEN, SPOOL_REPLAYED, SPOOL_DROPPED)
+SPOOL_ROWS: Final[tuple[Metric, ...]] = (
+    *(SPOOL_BYTES, SPOOL_MAX_BYTES, SPOOL_MESSAGES),
+    *(SPOOL_WRITTEN, SPOOL_REPLAYED, SPOOL_DROPPED),
+)
 
 ATTRIBUTION_ERRORS: Final = Metric(
     "kernelcast_exporter_attribution_errors_total",

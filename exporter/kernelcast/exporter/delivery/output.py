@@ -79,8 +79,8 @@ def kafka_output(settings: ExporterSettings, hostname: str, registry: CollectorR
             if lost := producer.close(FLUSH_SECONDS):
                 _log.warning("Kafka did not take the last messages", messages=lost)
         return
-    counts = SpoolCounts(registry)
     spool = settings.spool
+    counts = SpoolCounts(registry, spool.max_bytes)
     disk = DiskSpool(
         directory, max_bytes=spool.max_bytes, max_age_seconds=spool.max_age_seconds, on_drop=counts.drop
     ).open(SPOOLED)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import liveness
+from kernelcast.grafana.dashboards import liveness, words
 from kernelcast.grafana.dashboards.frame import ALERT_SUBJECT, OWN_ALERTS
 from kernelcast.grafana.dashboards.hardware import accelerators, trouble
 from kernelcast.grafana.dashboards.hardware.devices import held_back
@@ -21,13 +21,12 @@ from kernelcast.grafana.model.panels import (
 )
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.grafana.rules import hours
-from kernelcast.grafana.rules.standing import STILL
+from kernelcast.grafana.rules import findings, hours
+from kernelcast.grafana.rules.standing import HOLDER, STILL
 from kernelcast.wire import verdict
-from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue import kernel, predictor
 from kernelcast.wire.catalogue.devices import device, gpu
 
-_WATCHDOG: Final = 'ALERTS{alertstate="firing", alertname="Watchdog"}'
 _SEVERITIES: Final = {"3": ("critical", "red"), "2": ("warning", "orange"), "1": ("info", "blue")}
 """Rank of each severity, with its word and colour: the table of alerts is sorted by rank."""
 _BY: Final = "Hostname, gpu"
@@ -94,9 +93,11 @@ def alerts(*, width: int = 10, height: int = 6, here: bool = False) -> Placed:
     text = PanelText(
         "Alerts that fire",
         "Alerts of kernelcast that fire now, without the word Kernelcast that all their names begin with. A click on a "
-        "name leads to its runbook, whose first line is the first action. Empty: the rules are not loaded, or "
+        "name leads to its runbook, whose first line is the first action. Since: as its message says, when a limit was "
+        "passed, a finding began or a job last made progress, otherwise when the alert's condition became true. "
+        "Empty: the rules are not loaded, or "
         "Prometheus has stopped evaluating them.",
-        if_empty=EmptyText("none fires", _WATCHDOG),
+        if_empty=EmptyText("none fires", liveness.RULES),
         runbooks=("Watchdog",),
     )
     labels = f"alertname, {ALERT_SUBJECT}"
@@ -106,10 +107,9 @@ def alerts(*, width: int = 10, height: int = 6, here: bool = False) -> Placed:
         f'{rank} * max by ({labels}) (ALERTS{{alertstate="firing", severity="{word}", {firing}}})'
         for rank, (word, _) in _SEVERITIES.items()
     )
-    since = f'max by ({labels}) (ALERTS_FOR_STATE{{{firing}}}) and on ({labels}) ALERTS{{alertstate="firing"}}'
     return table(
         text,
-        [column(" or ".join(ranks)), column(f"time() - ({since})")],
+        [column(" or ".join(ranks)), column(f"time() - ({_since(labels, firing)})")],
         (
             Column("alertname", "Alert", width=145, prefix="Kernelcast", runbook=True),
             Column("Value #A", "Severity", "none", width=78, words=_SEVERITIES),
@@ -124,14 +124,37 @@ def alerts(*, width: int = 10, height: int = 6, here: bool = False) -> Placed:
     )
 
 
+def _since(labels: str, firing: str) -> str:
+    """When the fault of each alert began, Unix time: the clock of its message, where that has one of its own.
+
+    Args:
+        labels: Labels of a row.
+        firing: Matchers of the alerts.
+    """
+    finding = ", ".join(findings.SUBJECT)
+    job, measured = "program, job_id", '{job=~"$job"}'
+    clocks = (
+        ('cause!=""', finding, promql.series(predictor.FINDING_SINCE)),
+        ('alertname="KernelcastJobStandsStill"', f"{job}, Hostname, gpu, rank", f"time() - {HOLDER}{measured}"),
+        ('alertname="KernelcastJobStandsStillInOnePhase"', f"{job}, state", f"time() - {STILL}{measured}"),
+    )
+    own = (
+        f'min by ({labels}) (ALERTS{{alertstate="firing", {firing}, {matcher}}} '
+        f"* on ({subject}) group_left () min by ({subject}) ({clock}))"
+        for matcher, subject, clock in clocks
+    )
+    alert = f'min by ({labels}) (ALERTS_FOR_STATE{{{firing}}}) and on ({labels}) ALERTS{{alertstate="firing"}}'
+    return " or ".join((*own, alert))
+
+
 def programs(*, width: int = 14, height: int = 6) -> Placed:
     """The programs, those with the most GPUs first."""
     text = PanelText(
         "Programs",
         "Programs with the most GPUs: speed, the share of the peak of their GPUs that they use at least (in bf16, "
         "where they give the operations of a step), the share of a step's time that waits for data (red from "
-        f"{verdict.LARGE * 100:g} %: more or faster loaders help first), the share of their "
-        "GPUs' time in which nothing runs, and how long one stands still.",
+        f"{verdict.LARGE * 100:g} %), the share of their GPUs' time in which nothing runs, and for how long the rank "
+        f"that holds up its job stands still. Where steps wait for data: {words.LOADER}",
         EmptyText("no program reports", liveness.GPUS),
         runbooks=("KernelcastJobStandsStill",),
     )
@@ -146,7 +169,8 @@ def programs(*, width: int = 14, height: int = 6) -> Placed:
     speeds = (
         f"sum by (program) ({promql.rate(promql.series(row, free=_PROGRAM))})" for row in (kernel.STEPS, kernel.ITEMS)
     )
-    still = f"max by (program) ({promql.series(kernel.STANDING, free=_PROGRAM)}) > 0"
+    each = f"max by (program) ({promql.series(kernel.STANDING, free=_PROGRAM)})"
+    still = f'max by (program) ({HOLDER}{{job=~"$job"}}) or {each} > 0'
     values = (
         most,
         *speeds,
@@ -165,7 +189,7 @@ def programs(*, width: int = 14, height: int = 6) -> Placed:
         Column("Value #E", "Waits for data", "percentunit", width=106, decimals=0, alarm=verdict.LARGE),
         Column("Value #F", "GPU idle", "percentunit", width=70, decimals=0),
     )
-    exprs = (most, *(f"({each}) and on (program) {most}" for each in values[1:]))
+    exprs = (most, *(f"({value}) and on (program) {most}" for value in values[1:]))
     return table(text, list(map(column, exprs)), columns, sort="GPUs", width=width, height=height)
 
 
@@ -178,7 +202,9 @@ def parts(*, width: int = 10, height: int = 6) -> Placed:
         "says, and it is not counted as idle. Needs the recording rules.",
         runbooks=("KernelcastGpuIdleAllocated",),
     )
-    query = Query(f"sum by (part) ({_owned(hours.HOURS)})", "{{part}}")
+    parts = _owned(hours.HOURS)
+    seen = f"sum by (part) (max_over_time({parts}[$__range] @ end())) > 0"
+    query = Query(f"sum by (part) ({parts}) and on (part) ({seen})", "{{part}}")
     style = LineStyle(stacked=True, overrides=(grey(hours.UNKNOWN),))
     none = liveness.nothing("no GPU is allocated", (query.expr,))
     return time_series(text, [query, none], Axis("short", low=0, decimals=1), style, width=width, height=height)

@@ -26,6 +26,9 @@ _ANY_SERIES: Final = f"{ANY_NODE}|{promql.name(forecast.FORECAST_VALUE)}"
 _ANYBODY: Final = ".*"
 """Also series without an owner."""
 OWNER: Final = 'job=~"$job", hpc_job=~"$hpc_job", user=~"$user"'
+_LAUNCHES_OF_PROGRAMS: Final = (
+    f'{promql.name(kernel.LAUNCHES)}{{job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program"}}'
+)
 
 
 def everywhere(*, service: bool = False) -> tuple[Any, ...]:
@@ -57,22 +60,21 @@ def gpus() -> tuple[Any, ...]:
     return (LabelVariable("gpu", "GPU", here, "gpu", all_value=None),)
 
 
-def programs() -> tuple[Any, ...]:
-    """Then program and rank."""
-    launches = promql.name(kernel.LAUNCHES)
-    reporting = f"{launches}|{promql.name(kernel.PROBE_USER)}"
+def programs() -> LabelVariable:
+    """Then the program."""
+    reporting = f"{promql.name(kernel.LAUNCHES)}|{promql.name(kernel.PROBE_USER)}"
     here = f'{{__name__=~"{reporting}", {OWNER}, Hostname=~"$hostname", gpu=~"$gpu"}}'
-    ranks = f'{launches}{{job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program"}}'
-    return (
-        LabelVariable("program", "Program", here, "program", all_value=None),
-        LabelVariable("rank", "Rank", ranks, "rank"),
-    )
+    return LabelVariable("program", "Program", here, "program", all_value=None)
 
 
-def kernels() -> tuple[Any, ...]:
-    """Then the kernel."""
-    one = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program"'
-    return (LabelVariable("kernel", "Kernel", f"{promql.name(kernel.LAUNCHES)}{{{one}}}", "kernel"),)
+def ranks() -> LabelVariable:
+    """Then its ranks."""
+    return LabelVariable("rank", "Rank", _LAUNCHES_OF_PROGRAMS, "rank")
+
+
+def kernels() -> LabelVariable:
+    """Then its kernels."""
+    return LabelVariable("kernel", "Kernel", _LAUNCHES_OF_PROGRAMS, "kernel")
 
 
 def hardware() -> tuple[Any, ...]:
@@ -80,11 +82,6 @@ def hardware() -> tuple[Any, ...]:
     return (*everywhere(), *nodes(), *gpus())
 
 
-def down_to_ranks(*, service: bool = False) -> tuple[Any, ...]:
-    """From the widest choice to ranks of programs."""
-    return (*everywhere(service=service), *nodes(), *gpus(), *programs())
-
-
-def down_to_kernels() -> tuple[Any, ...]:
-    """From the widest choice to kernels."""
-    return (*down_to_ranks(), *kernels())
+def daemons() -> tuple[Any, ...]:
+    """The same for a page about the daemons, down to the ranks that they measure."""
+    return (*everywhere(service=True), *nodes(), *gpus(), programs(), ranks())

@@ -6,7 +6,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import crossing, liveness, words
 from kernelcast.grafana.dashboards.frame import ALERT_SUBJECT, OWN_ALERTS
-from kernelcast.grafana.dashboards.programs.busy import busy_seconds
+from kernelcast.grafana.dashboards.programs import busy
 from kernelcast.grafana.dashboards.programs.hints import open_since
 from kernelcast.grafana.model import label_links
 from kernelcast.grafana.model.panels import ROOMY, Axis, EmptyText, PanelText, Placed, stat
@@ -20,7 +20,7 @@ from kernelcast.wire.kernels import COLLECTIVE
 
 _WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"
 """A kernel's name up to its template arguments, parameters or hash; backslashes doubled for PromQL's string."""
-_LOADERS: Final = "more loaders, it waits for data"
+_LOADERS: Final = "waits for data, raise num_workers"
 _SOON_SECONDS: Final = 3600
 """Time to a breach below which it is red."""
 
@@ -85,20 +85,19 @@ def hottest(*, width: int = 8, height: int = 3) -> Placed:
     text = PanelText(
         "Hottest kernel",
         "The kernel with the most GPU time now, without its parameters, and its share of the GPU time of all kernels. "
-        "Collectives are left out: their time is mostly a wait for other GPUs.",
+        "Collectives are left out: their time is mostly a wait for other GPUs. Needs the recording rules.",
         links=tuple(label_links.of_labels(("program", "kernel"))),
         runbooks=("KernelcastKernelSlower",),
     )
-    every = busy_seconds(free=("kernel",))
-    work = busy_seconds(extra=(f'kernel_class!="{COLLECTIVE}"',), free=("kernel",))
-    largest = f"topk(1, {promql.share(work, of=every, by='program, kernel')})"
+    work = busy.of_kernels(f'kernel_class!="{COLLECTIVE}"')
+    largest = f"topk(1, {promql.share(work, of=busy.of_programs(), by='program, kernel')})"
     expr = f'label_replace({largest}, "name", "$1", "kernel", "{_WITHOUT_PARAMETERS}")'
     axis = Axis("percentunit", low=0, high=1)
     return stat(text, [Query(expr, "{{name}}")], axis, named=True, width=width, height=height)
 
 
 def breach(*, width: int = 8, height: int = 3, free: Collection[str] = ()) -> Placed:
-    """The next predicted breach.
+    """The next predicted breach; on a page about programs that of the GPUs that they run on.
 
     Args:
         width: Columns of the grid; in a few, on a page about one GPU, only the metric is named.
@@ -108,19 +107,21 @@ def breach(*, width: int = 8, height: int = 3, free: Collection[str] = ()) -> Pl
     text = PanelText(
         "Soonest breach",
         "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
-        "simulated paths have crossed it. Once some have, the one that crossed first, and how long ago. The predictor "
-        "learns for 18 blocks of five minutes first; a demo has shorter ones.",
+        "simulated paths have crossed it, which is not known while only an alert still predicts it. Once some have, "
+        "the one that crossed first, and how long ago. The predictor learns for 18 blocks of five minutes first; a "
+        "demo has shorter ones.",
         if_empty=EmptyText("none predicted", liveness.current(liveness.PREDICTIONS), liveness.LEARNING),
         runbooks=("KernelcastBreachImminent", "KernelcastDegradationPredicted"),
     )
     by = "Hostname, gpu, metric, cause"
     name = "{{metric}} ({{cause}}) on {{Hostname}} GPU {{gpu}}" if width >= ROOMY else "{{metric}}"
-    since = crossing.since(by, free=free)
+    among = "" if "program" in free else liveness.CHOSEN_PROGRAMS
+    since = crossing.since(by, free=free, among=among)
     queries = [
-        Query(f"bottomk(1, {crossing.left(by, free=free)}) unless on () {since}", name),
+        Query(f"bottomk(1, {crossing.soonest(by, free=free, among=among)}) unless on () {since}", name),
         Query(f"bottomk(1, {since})", f"{name}, crossed"),
     ]
-    axis = Axis("s", low=0, thresholds=((None, "red"), (_SOON_SECONDS, "orange")), states=crossing.CROSSED)
+    axis = Axis("s", low=0, thresholds=((None, "red"), (_SOON_SECONDS, "orange")), states=crossing.SOONEST)
     placed = stat(text, queries, axis, named=True, width=width, height=height)
     placed.panel.field_config["overrides"] = [crossing.SINCE]
     return words.renamed(placed)
@@ -150,7 +151,7 @@ def hints(*, width: int = 8, height: int = 3) -> Placed:
         "What to change",
         "Tunables with a hint that no program has kept or refused yet: the value proposed, the rule that gave it, and "
         "the time since then. The row of hints has those that were kept. And programs whose steps wait for data in "
-        f"{verdict.LARGE * 100:g} % of the time or more: more or faster loaders help first.",
+        f"{verdict.LARGE * 100:g} % of the time or more. {words.LOADER}",
         if_empty=EmptyText("no hint", liveness.PREDICTORS),
     )
     phases, data = (
@@ -159,7 +160,7 @@ def hints(*, width: int = 8, height: int = 3) -> Placed:
     )
     queries = [
         Query(f"topk(3, {open_since()})", "{{program}}: {{tunable}} → {{value}} ({{rule}})"),
-        Query(f"topk(2, {data} / {phases} >= {verdict.LARGE:g})", f"{{{{program}}}}: {_LOADERS}"),
+        Query(f"topk(2, {data} / {phases} >= {verdict.LARGE:g})", f"{{{{program}}}} {_LOADERS}"),
     ]
     placed = stat(text, queries, Axis("s", low=0), named=True, width=width, height=height)
     placed.panel.field_config["overrides"] = [

@@ -15,10 +15,13 @@ from kernelcast.wire.catalogue.model import Metric
 
 GPUS: Final = promql.series(gpu.GPU_UP)
 _OF_PROGRAMS: Final = f"{promql.name(kernel.DEVICE_TIME)}|{promql.name(kernel.PROBE_RUNNING)}"
-PROGRAMS: Final = promql.series(kernel.DEVICE_TIME, free=("program", "rank")).replace(
-    f"{promql.name(kernel.DEVICE_TIME)}{{", f'{{__name__=~"{_OF_PROGRAMS}", '
+PROGRAMS, CHOSEN_PROGRAMS = (
+    promql.series(kernel.DEVICE_TIME, free=free).replace(
+        f"{promql.name(kernel.DEVICE_TIME)}{{", f'{{__name__=~"{_OF_PROGRAMS}", '
+    )
+    for free in (("program", "rank"), ("rank",))
 )
-"""Device time of activity records, also of a recording; running time of the probe."""
+"""Device time of activity records, also of a recording; running time of the probe: of all programs, of those chosen."""
 EXPORTERS: Final = promql.series(exporter.TICKS)
 PREDICTORS: Final = promql.series(forecast.JUDGED_SERIES)
 """Written after each cycle, and on the way of hints and forecasts: it ends where Kafka or the bridge does."""
@@ -32,6 +35,8 @@ LEARNING_IN_A_GRAPH: Final = Query(
     LEARNING.words,
 )
 """A line at 0 with these words, until the first forecast: later it would stretch the axis of the values down to 0."""
+RULES: Final = 'ALERTS{alertstate="firing", alertname="Watchdog"}'
+"""The rules are loaded and evaluated: only then does the absence of a recorded series say anything."""
 BRIDGES: Final = promql.series(bridge.LINES)
 KAFKA_IS_OUT: Final = f"max({promql.series(bridge.KAFKA_OUTAGE)}) > 60"
 """While Kafka does not answer, the bridge shows its series as they were, so they say nothing about now."""

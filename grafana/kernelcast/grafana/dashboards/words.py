@@ -40,6 +40,11 @@ _WORDS: Final[tuple[tuple[Metric, str, str], ...]] = (
     (kernel.LAUNCHES, "Launches a second", "none"),
 )
 
+LOADER: Final = (
+    "First double its DataLoader's num_workers, up to the CPU cores per GPU, then set prefetch_factor=4; where the "
+    "CPUs or the storage are busy already, that does not help."
+)
+"""First step for a program whose steps wait for data."""
 METRICS: Final[States] = {metric.prometheus_name: (words, "") for metric, words, _ in _WORDS}
 """For the cells of a column with metrics' names."""
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
+from kernelcast.grafana.rules import exporters
 from kernelcast.grafana.rules.absence import of_all, unread_targets
 from kernelcast.grafana.rules.model import MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
@@ -16,7 +17,7 @@ _NEARLY_FULL: Final = 0.9
 
 def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Alerts: bridge down, without Kafka, nearly full; messages and producers with defects."""
-    down, away = _down(profile), _kafka_away()
+    down, away = _down(profile), _kafka_away(profile)
     works = f'up{{job="{profile.jobs.bridge}"}} == 1', f"{promql.name(bridge.KAFKA_OUTAGE)} == 0"
     all_of_them = (
         of_all(down, name="KernelcastAllBridgesDown", works=works[0], service="bridge"),
@@ -47,7 +48,7 @@ def _down(profile: Profile) -> AlertRule:
     )
 
 
-def _kafka_away() -> AlertRule:
+def _kafka_away(profile: Profile) -> AlertRule:
     return AlertRule(
         name="KernelcastKafkaUnreachable",
         expr=f"{promql.name(bridge.KAFKA_OUTAGE)} > 0",
@@ -55,7 +56,9 @@ def _kafka_away() -> AlertRule:
         # Until producers have written again; and until BridgeDown fires, should the bridge end in the outage.
         keep_seconds=5 * MINUTE,
         severity=AlertSeverity.CRITICAL,
-        summary="Kafka has not answered the bridge at {{ $labels.instance }} for {{ $value | humanizeDuration }}",
+        summary="Kafka has not answered the bridge at {{ $labels.instance }} for {{ $value | humanizeDuration }}"
+        f'{{{{ with query "{exporters.room(profile)}" }}}}; exporters have room on disk for '
+        "{{ . | first | value | humanizeDuration }}{{ end }}",
         description="Every value that came through Kafka is at least that old: the bridge keeps its series as they "
         "were until Kafka answers; in a consumer group it hides them after 15 s. Exporters write their messages to "
         "their spools.",

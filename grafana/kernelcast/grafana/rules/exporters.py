@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, RELEASE_FIRST, AlertRule, AlertSeverity, Profile
+from kernelcast.grafana.rules.model import MINUTE, RELEASE_FIRST, AlertRule, AlertSeverity, Profile, duration
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import exporter
 
@@ -19,6 +19,19 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     spool = (_spool_filling(profile), _spool_dropping(profile))
     own = (_failing(profile), _hung(), _unusable(), _refused(profile))
     return (*own, *spool)
+
+
+def room(profile: Profile, matcher: str = "") -> str:
+    """Seconds until the first spool is full at its present rate; no result while none grows.
+
+    Args:
+        profile: Its windows.
+        matcher: Of one exporter, in braces; by default all.
+    """
+    waiting, limit = (f"{promql.name(row)}{matcher}" for row in (exporter.SPOOL_BYTES, exporter.SPOOL_MAX_BYTES))
+    now = f"[{duration(2 * profile.evaluation_seconds)}]"
+    left = f"(last_over_time({limit}{now}) - last_over_time({waiting}{now}))"
+    return f"min({left} / (deriv({waiting}[{profile.window(2 * MINUTE)}]) > 0))"
 
 
 def _failing(profile: Profile) -> AlertRule:
@@ -102,19 +115,18 @@ def _refused(profile: Profile) -> AlertRule:
 
 def _spool_filling(profile: Profile) -> AlertRule:
     waiting = promql.name(exporter.SPOOL_BYTES)
+    left = f'printf "{room(profile, "{instance=%q}")}"{" $labels.instance" * 3}'
     return AlertRule(
         name="KernelcastSpoolFilling",
         expr=f"deriv({waiting}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0 and {waiting} > 0",
         hold_seconds=10 * MINUTE,
         severity=AlertSeverity.WARNING,
-        summary="The exporter at {{ $labels.instance }} keeps writing to its spool: {{ $value | humanize }}B a second",
+        summary="The exporter at {{ $labels.instance }} keeps writing to its spool: {{ $value | humanize }}B a second"
+        f"{{{{ with {left} | query }}}}, which is full in {{{{ . | first | value | humanizeDuration }}}}{{{{ end }}}}",
         description="Kafka has not confirmed this exporter's messages for a while. They wait on its disk, and will "
         "be sent in order. Nothing is lost before exporter.spool.max_bytes or max_age_seconds is reached.",
         action="Check the brokers and the network to them; `kernelcast doctor` on that node checks both, and the disk.",
         dashboard=PIPELINE,
-        steps=(
-            "Divide exporter.spool.max_bytes by the rate above: that is the time left before messages are dropped.",
-        ),
     )
 
 

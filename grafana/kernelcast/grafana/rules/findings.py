@@ -24,12 +24,12 @@ _GONE_SECONDS: Final = 5 * MINUTE
 """Time without any predictor's findings after which their alerts go on as last known."""
 _OWN_RULE_SECONDS: Final = 10 * MINUTE
 """Time that an observed fault waits, longer than the alert of the hardware itself, which mutes this one."""
-_SUBJECT: Final = (
+SUBJECT: Final = (
     *("rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "kernel"),
     *("metric", "cause"),
 )
 """Labels of an alert: two replicas of the predictor, which find the same, fire one."""
-_BY: Final = ", ".join(_SUBJECT)
+_BY: Final = ", ".join(SUBJECT)
 _KERNEL: Final = f'metric="{kernel.DURATION.prometheus_name}"'
 _NO_KERNEL: Final = _KERNEL.replace("=", "!=", 1)
 _PAGE: Final = 'urgency="page"'
@@ -276,8 +276,8 @@ def _query(profile: Profile, row: Metric) -> str:
     between the condition and its text.
     """
     window = duration(2 * profile.evaluation_seconds)
-    matchers = ", ".join(f"{label}=%q" for label in _SUBJECT)
-    labels = " ".join(f"$labels.{label}" for label in _SUBJECT)
+    matchers = ", ".join(f"{label}=%q" for label in SUBJECT)
+    labels = " ".join(f"$labels.{label}" for label in SUBJECT)
     return f'printf "max(last_over_time({promql.name(row)}{{{matchers}}}[{window}]))" {labels} | query'
 
 

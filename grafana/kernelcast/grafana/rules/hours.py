@@ -82,7 +82,8 @@ def recordings(profile: Profile, window: str, watts: str, state_seconds: str) ->
         # The first source that knows counts alone: its parts are at most the whole, the rest is unknown.
         RecordingRule(PART, f"{KNOWN} / on ({_GPU}) group_left () clamp_min(sum by ({_GPU}) ({KNOWN}), 1)"),
         RecordingRule(PART, f"clamp_min(1 - (sum by ({_GPU}) ({KNOWN}) or 0 * {_each()}), 0)", {"part": UNKNOWN}),
-        RecordingRule(HOURS, _bounded(f"sum by ({_OWNER}, part) ({part_of_owner})")),
+        # A part that has ended is 0: a graph's legend would go on with its last value, beside the part that took over.
+        RecordingRule(HOURS, _bounded(f"sum by ({_OWNER}, part) ({part_of_owner} or 0 * ({each_part}))")),
         RecordingRule(PRICE, _prices(profile)),
         RecordingRule(
             COST,

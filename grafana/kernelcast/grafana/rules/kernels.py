@@ -57,7 +57,8 @@ def _straggler(profile: Profile) -> AlertRule:
         description="It spends {{ $value | humanizePercentage }} more of its time at work than the median rank of its "
         f"job, which waits for it; the limit is {limit * 100:g} %. The job moves at the speed of this rank. Stages of "
         "a pipeline differ by design; then silence the alert for that program.",
-        action='{{ if eq $labels.phase "data" }}Compare its loader and storage with its peers\'.{{ else }}Compare '
+        action='{{ if eq $labels.phase "data" }}Compare CPU load and storage of its node with its peers\'; while CPU '
+        "cores are free, raise num_workers and prefetch_factor of its DataLoader.{{ else }}Compare "
         "clocks, temperature and PCIe lanes of this GPU with the others', and the kernels of this rank with theirs: "
         "the same work in more time points to the GPU, more work to the data.{{ end }}",
         first="Compare clocks, temperature and PCIe lanes of this GPU with the others'; in the phase data its loader "

@@ -1,5 +1,6 @@
 """Recording and alerting rules as values, and the profiles (production, demo) that scale their times."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -200,8 +201,8 @@ class AlertRule:
     def _variables(self) -> str:
         """The page's choices: those labels of the alert that it has."""
         chosen = (
-            f"{{{{ with $labels.{label} }}}}var-{label.lower()}={{{{ . | urlquery }}}}&{{{{ end }}}}"
-            for label in self.subject
+            f"{{{{ with $labels.{label} }}}}{sign}var-{label.lower()}={{{{ . | urlquery }}}}{{{{ end }}}}"
+            for sign, label in zip(itertools.chain([""], itertools.repeat("&")), self.subject, strict=False)
         )
         return "?" + "".join(chosen) if self.subject else ""
 

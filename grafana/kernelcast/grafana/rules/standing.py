@@ -106,7 +106,7 @@ _FIRST: Final = {
     "disk": "Look at `dmesg` and the node's mounts.",
     "silent": "See in its stacks which native code it is in: `py-spy dump --native --pid PID`.",
     "person": "Find the breakpoint or the prompt that waits for input.",
-    "data": "Look at its loader, the loader's workers, and their storage.",
+    "data": "See what its loader's workers wait for: `py-spy dump` of each child; then look at their storage.",
     "checkpoint": "Look at the file system that it writes to.",
     "ended": "Compare its number of batches with its peers': it had fewer.",
 }

@@ -148,6 +148,19 @@ def test_a_page_opens_on_the_first_node_and_all_of_them_can_be_chosen(tmp_path: 
     assert "<span>about gemm</span>" in text
 
 
+def test_the_head_of_a_page_names_the_events_that_graphs_have_dashed_lines_for(tmp_path: Path) -> None:
+    """A red dashed line in each graph had no name anywhere."""
+    board = dashboard(("timeseries",))
+    listed = ({"name": "Alerts", "iconColor": "red", "expr": "hot"}, {"name": "Deploys", "iconColor": "blue"})
+    board["annotations"] = {"list": [{"enable": True, **each} for each in listed]}
+    with served(prometheus, (), board=board) as url:
+        text = drawn(url, tmp_path)
+    status = text[text.index('id="status"') :].partition("</p>")[0]
+    assert re.search(r'Dashed lines: <span class="event" style="border-color: [^"]+">Alerts</span>$', status)
+    with served(prometheus, ("timeseries",)) as url:
+        assert "Dashed lines" not in drawn(url, tmp_path / "without")
+
+
 def test_choices_of_one_value_are_in_the_order_of_their_names(tmp_path: Path) -> None:
     """Prometheus sorts by value and leaves equal ones in any order: healthy nodes changed places."""
 

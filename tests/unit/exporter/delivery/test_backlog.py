@@ -89,7 +89,7 @@ class Node:
 
     def start(self) -> None:
         self.registry = CollectorRegistry()
-        counts = SpoolCounts(self.registry)
+        counts = SpoolCounts(self.registry, self.max_bytes)
         disk = DiskSpool(self.directory, max_bytes=self.max_bytes, max_age_seconds=1e9, on_drop=counts.drop)
         disk.open([TOPIC, OTHER])
         self.disk = disk
@@ -162,10 +162,11 @@ def test_what_kafka_leaves_unanswered_is_written_down_and_sent_once(node: Node) 
 
 
 def test_memory_that_is_full_goes_to_disk_at_once(tmp_path: Path) -> None:
-    node = Node(tmp_path, memory_bytes=1_000)
+    node = Node(tmp_path, max_bytes=5_000_000, memory_bytes=1_000)
     node.kafka.up = False
     node.send(*[bytes(300)] * 10)
     assert node.metric(rows.SPOOL_MESSAGES) == 10
+    assert 3000 < node.metric(rows.SPOOL_BYTES) < node.metric(rows.SPOOL_MAX_BYTES) == 5_000_000
     assert len(node.kafka.queue) <= 4
 
 

@@ -217,6 +217,7 @@ def test_a_link_sets_only_what_the_alert_has_and_one_that_compares_shows_all_to_
     """An empty variable would choose nothing: a finding about a program has no node."""
     named = replace(rules.PRODUCTION, dashboard_url="https://g/d/kernelcast-kernels")
     links = {alert.name: alert.to_rule(named)["annotations"]["dashboard_url"] for alert in rules.alerts(named)}
+    assert not [name for name, link in links.items() if re.search("&({{ end }}|$)", link)], "a link ends in no sign"
     assert "{{ with $labels.Hostname }}var-hostname=" in links["KernelcastWorkSlower"]
     for name in ("KernelcastStraggler", "KernelcastJobStandsStill", "KernelcastRankEnded", "KernelcastKernelSlower"):
         assert "var-program" in links[name]

@@ -1,6 +1,7 @@
 // The head of a page: other pages, variables, time range, and whether the source of the figures answers.
 
 import { element, replace } from "./dom.js";
+import { namedColor } from "./format.js";
 import { ALL } from "./variables.js";
 
 let choicesOpen = innerWidth > 760;
@@ -28,7 +29,14 @@ function status(page) {
   const answered = page.answered ? ` Last answer ${new Date(page.answered).toLocaleTimeString("sv")}.` : "";
   const node = document.getElementById("status");
   node.className = page.failure ? "error" : "quiet";
-  replace(node, page.failure ? `Nothing on this page is of now: ${page.failure}.${answered}` : `${source}${answered}`);
+  replace(node, page.failure ? `Nothing on this page is of now: ${page.failure}.${answered}` : `${source}${answered}`, events(page));
+}
+
+// What the dashed lines in the graphs are.
+function events(page) {
+  const kinds = new Map(page.events.map(({ name, color }) => [name, color]));
+  const keys = [...kinds].map(([name, color]) => element("span", { class: "event", style: { borderColor: namedColor(color) } }, name));
+  return keys.length ? [" Dashed lines: ", ...keys] : null;
 }
 
 function picker(page, variable) {

@@ -119,7 +119,7 @@ async function loadEvents() {
   const lists = (page.model.annotations?.list ?? []).filter((each) => each.enable && each.expr);
   const events = await Promise.all(lists.map(async (each) => {
     const found = await asked("query_range", { query: page.variables.inQuery(each.expr), start: String(from), end: String(to), step: String(step) }, page.controller.signal);
-    return found.flatMap(({ values = [] }) => values.filter(([seconds], index) => index === 0 || seconds - values[index - 1][0] > step * 1.5).map(([seconds]) => ({ seconds: Number(seconds), color: each.iconColor })));
+    return found.flatMap(({ values = [] }) => values.filter(([seconds], index) => index === 0 || seconds - values[index - 1][0] > step * 1.5).map(([seconds]) => ({ seconds: Number(seconds), color: each.iconColor, name: each.name })));
   }));
   page.events = events.flat().slice(0, MOST_EVENTS);
 }

@@ -14,14 +14,16 @@ class SpoolCounts:
 
     Args:
         registry: Where they are registered.
+        max_bytes: Size limit on disk.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, max_bytes: int) -> None:
         self.written = counter(rows.SPOOL_WRITTEN, registry)
         self.replayed = counter(rows.SPOOL_REPLAYED, registry)
         dropped = counter(rows.SPOOL_DROPPED, registry)
         self._dropped = {reason: dropped.labels(reason) for reason in REASONS}
         self._bytes = gauge(rows.SPOOL_BYTES, registry)
+        gauge(rows.SPOOL_MAX_BYTES, registry).set(max_bytes)
         self._messages = gauge(rows.SPOOL_MESSAGES, registry)
 
     def drop(self, reason: str, count: int) -> None:

@@ -56,6 +56,32 @@ def errors(free: Labels = ()) -> str:
     return f"({' or '.join(parts)}) and on ({_BY}) {each(gpu.GPU_UP, free=free)}"
 
 
+def _last_error() -> str:
+    """The XID that each GPU reported last in the time range, else an uncorrectable memory error, in the label `xid`."""
+    happened = f"increase({promql.series(gpu.XID_ERRORS)}[$__range]) > 0"
+    last = f"max by ({_BY}, xid) ({promql.series(gpu.XID_LAST)}) and on ({_BY}, xid) ({happened})"
+    numbered = f'label_replace(topk by ({_BY}) (1, {last}), "xid", "XID $1", "xid", "(.+)")'
+    memory = f"max by ({_BY}) (increase({promql.series(device.ECC_DBE_VOLATILE)}[$__range]) > 0)"
+    last_error = f'{numbered} or on ({_BY}) label_replace({memory}, "xid", "memory", "", "")'
+    return f"({last_error}) and on ({_BY}) {each(gpu.GPU_UP)}"
+
+
+def _used_by() -> str:
+    """A program that runs on each GPU, or else a pod or a job that has it, in the label `used_by`."""
+
+    def owned(label: str) -> str:
+        rows = (device.FB_USED, device.GPU_UTIL, gpu.OWNER)
+        return " or ".join(promql.series(row, extra=(f'{label}!=""',)) for row in rows)
+
+    users = {"program": liveness.PROGRAMS, "pod": owned("pod"), "hpc_job": owned("hpc_job")}
+    named = (
+        f'label_join(topk by ({_BY}) (1, group by ({_BY}, {label}) ({user})), "used_by", "", "{label}")'
+        for label, user in users.items()
+    )
+    used = f"group by ({_BY}, used_by) ({f' or on ({_BY}) '.join(named)})"
+    return f"{used} and on ({_BY}) ({each(gpu.GPU_UP)} or {each(device.FB_USED)})"
+
+
 def idle_allocated(free: Labels = ()) -> str:
     """Utilisation of GPUs that a pod or a job has now and that no kernel used lately."""
     busiest = f"max by ({_BY}) (max_over_time({promql.series(device.GPU_UTIL, free=free)}[15m]))"
@@ -108,24 +134,23 @@ def worst_first(*, width: int = 14, height: int = 6) -> Placed:
         "Worst first",
         f"The {_ROWS} GPUs in the worst state; it is not known while Kafka does not answer the bridge. Temperature is "
         "of the limit at which the driver slows the GPU down; "
-        "clocks are held back for the reasons given (the page of a GPU has them in full); errors are XIDs and "
-        "uncorrectable memory errors in this time range; allocated is idle where a GPU has an owner and no kernel for "
-        "15 minutes; a breach is when half of the simulated paths will have crossed a limit, or how long ago it was "
-        "crossed.",
+        "clocks are held back for the reasons given (the page of a GPU has them in full); error is the last XID of "
+        "this time range, or an uncorrectable memory error; used by names a program, or else a pod or a job; a breach "
+        "is when half of the simulated paths will have crossed a limit, or how long ago it was crossed.",
         runbooks=("KernelcastGpuDown", "KernelcastGpuThrottling"),
     )
     heat = f"{each(device.GPU_TEMP)} / on ({_BY}) ({each(device.SLOWDOWN_TEMP)} > 0)"
     columns = (
-        Column("Hostname", "Node", least=90),
+        Column("Hostname", "Node", least=84),
         Column("gpu", "GPU", width=50),
         Column("Value #A", "State", "none", width=128, words=STATES),
         Column("Value #F", "Breach", crossing.FROM_NOW, width=107),
         Column("Value #B", "Temp. of limit", "percentunit", bar=True, width=104, alarm=0.95),
         Column("Value #C", "Clocks", "none", width=130, words=held_back_in_short()),
-        Column("Value #D", "Errors", "short", width=52, decimals=0),
-        Column("Value #E", "Allocated", "none", width=71, words={"0": ("idle", "yellow")}),
+        Column("xid", "Error", width=60),
+        Column("used_by", "Used by", least=69),
     )
     breach = crossing.moment(_BY, free=PROGRAMS)
     not_known = f"0 * ({each(gpu.GPU_UP)} and on () ({liveness.KAFKA_IS_OUT})) + 9"
-    exprs = (f"{not_known}\nor {state()}", heat, held_back_expr(_BY), errors(), f"0 * ({idle_allocated()})", breach)
+    exprs = (f"{not_known}\nor {state()}", heat, held_back_expr(_BY), _last_error(), _used_by(), breach)
     return first_rows(table(text, list(map(column, exprs)), columns, sort="State", width=width, height=height), _ROWS)

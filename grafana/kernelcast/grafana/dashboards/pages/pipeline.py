@@ -16,5 +16,4 @@ def pipeline() -> Dashboard:
         "are the forecasts?",
         ("pipeline",),
     )
-    variables = frame.down_to_ranks(service=True)
-    return page.dashboard(variables, panels.first_screen(), (*panels.rows(), forecast_scores.row()))
+    return page.dashboard(frame.daemons(), panels.first_screen(), (*panels.rows(), forecast_scores.row()))

@@ -3,7 +3,7 @@
 from kernelcast.grafana.addresses import KERNELS
 from kernelcast.grafana.dashboards import forecasts, frame, headlines
 from kernelcast.grafana.dashboards.pages.page import Page
-from kernelcast.grafana.dashboards.programs import device_time, hints, hot_spots, one_kernel, ranks
+from kernelcast.grafana.dashboards.programs import choice, device_time, hints, hot_spots, one_kernel, ranks
 from kernelcast.grafana.model.dashboard import Dashboard
 
 
@@ -13,7 +13,7 @@ def program() -> Dashboard:
         KERNELS,
         "Program",
         "Does it go on, and how fast? Which phase, rank or kernel takes the time, and which got slower? What should be "
-        "changed?",
+        "changed? The page opens on the program in the worst state; several can be chosen.",
         ("gpu", "program"),
     )
     figures = (
@@ -28,5 +28,8 @@ def program() -> Dashboard:
         forecasts.of_programs(),
         hints.row(),
     )
-    variables = (*frame.down_to_kernels(), *forecasts.variables(forecasts.PROGRAM))
+    variables = (
+        *(*frame.hardware(), choice.worst_program(), frame.ranks(), frame.kernels()),
+        *forecasts.variables(forecasts.PROGRAM),
+    )
     return page.dashboard(variables, (*figures, *ranks.first_screen(), hot_spots.ranking()), rows)

@@ -1,24 +1,37 @@
-"""PromQL for the GPU time of kernels, also where only some launches were timed; other panels rank kernels by it."""
+"""PromQL for the GPU time of kernels and programs, as the recording rules keep it; panels rank kernels by it.
 
-from collections.abc import Collection
+Kernels with less than 1 % of their program's time are in the program's total alone. Raw series of kernels are a hundred
+for each GPU, so that a program on a thousand GPUs would take a page many seconds to read.
+"""
+
 from typing import Final
 
-from kernelcast.grafana import promql
-from kernelcast.wire.catalogue import kernel
+from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_BUSY, KERNEL_MEAN, PROGRAM_BUSY
 
-WHOLE_RANGE: Final = "[$__range] @ end()"
-"""The whole time range as one window, the same at every step: what it ranks first stays so over the graph."""
+_GPUS: Final = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu"'
+_PROGRAMS: Final = f'{_GPUS}, program=~"$program", rank=~"$rank|"'
+_KERNELS: Final = f'{_PROGRAMS}, kernel=~"$kernel"'
+MEAN: Final = f"{KERNEL_MEAN}{{{_KERNELS}}}"
+"""Mean duration of each kernel chosen, of each rank on a GPU."""
+USUAL: Final = f"last_over_time({KERNEL_BASELINE}{{{_KERNELS}}}[10m])"
+"""Its usual duration, which is recorded every five minutes."""
 
 
-def busy_seconds(*, extra: Collection[str] = (), free: Collection[str] = (), over: str = promql.NOW) -> str:
-    """GPU seconds a second, per kernel series: mean duration of timed launches, times the rate of all launches.
+def on_gpus() -> str:
+    """GPU seconds a second of each kernel on the GPUs chosen, of any program."""
+    return f"{KERNEL_BUSY}{{{_GPUS}}}"
 
-    Where every launch is timed this is the rate of the sum; where some are, the rest count as long as those. A kernel
-    that was not timed within the window has no mean, and drops out.
-    """
 
-    def selected(suffix: str) -> str:
-        return f"rate({promql.series(kernel.DURATION, suffix, extra=extra, free=free)}{over})"
+def of_kernels(*matchers: str) -> str:
+    """The same of the programs chosen, with further matchers such as `kernel!="other"`."""
+    return f"{KERNEL_BUSY}{{{', '.join((_PROGRAMS, *matchers))}}}"
 
-    launches = promql.seen_rate(kernel.LAUNCHES, extra=extra, free=free, over=over)
-    return f"{selected('_sum')} / ({selected('_count')} > 0) * ({launches})"
+
+def of_chosen_kernels() -> str:
+    """The same of the kernels chosen."""
+    return f"{KERNEL_BUSY}{{{_KERNELS}}}"
+
+
+def of_programs() -> str:
+    """GPU seconds a second of all kernels of the programs chosen."""
+    return f"{PROGRAM_BUSY}{{{_PROGRAMS}}}"

@@ -4,14 +4,14 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import liveness
-from kernelcast.grafana.dashboards.programs.busy import busy_seconds
+from kernelcast.grafana.dashboards.programs import busy
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, EmptyText, PanelText, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
-_FREE: Final = ("program", "rank", "kernel")
+_FREE: Final = ("program", "rank")
 _ROWS: Final = 10
 """Rows of the table."""
 
@@ -20,10 +20,11 @@ def row() -> Row:
     """The hottest kernels, and the GPU's time by activity."""
     ranked = PanelText(
         "Kernels on these GPUs",
-        f"The {_ROWS} kernels with the most GPU time now, with their program; a click leads to the kernel.",
-        EmptyText("no program reports", liveness.GPUS),
+        f"The {_ROWS} kernels with the most GPU time now, with their program; a click leads to the kernel. "
+        "Needs the recording rules.",
+        EmptyText("no program reports", f"{liveness.GPUS} and on () {liveness.RULES}"),
     )
-    hottest = f"topk({_ROWS}, sum by (program, kernel) ({busy_seconds(free=_FREE)}))"
+    hottest = f"topk({_ROWS}, sum by (program, kernel) ({busy.on_gpus()}))"
     columns = (
         Column("program", "Program", width=160),
         Column("kernel", "Kernel"),

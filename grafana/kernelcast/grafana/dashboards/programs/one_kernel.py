@@ -3,15 +3,12 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards.programs.hot_spots import mean, of_hottest
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, PanelText, Placed, heatmap, time_series
 from kernelcast.grafana.model.tables import Column, table
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
-_TABLE_ROWS: Final = 25
-"""Rows of the table."""
 _LINES: Final = 10
 """Lines of the graph; more cannot be distinguished."""
 _BY: Final = "program, kernel"
@@ -40,32 +37,50 @@ def _ranks() -> Placed:
         "others is a straggler.",
         runbooks=("KernelcastStraggler",),
     )
-    query = Query(
-        promql.ranked(f"topk({_LINES}, {mean(by='Hostname, gpu, rank')})"), "{{Hostname}} GPU {{gpu}} {{rank}}"
+    took, timed = (
+        f"sum by (Hostname, gpu, rank) ({promql.rate(promql.series(kernel.DURATION, suffix))})"
+        for suffix in ("_sum", "_count")
     )
+    slowest = f"topk({_LINES}, {took} / ({timed} > 0))"
+    query = Query(promql.ranked(slowest), "{{rank}} {{Hostname}} GPU {{gpu}}")
     return time_series(text, [query], Axis("s", low=0), height=9)
 
 
 def _configurations() -> Placed:
     text = PanelText(
         "Launch configurations",
-        "The last launch configuration of each kernel. Registers and memory limit the number of blocks on a "
-        "multiprocessor. Local memory holds data that did not fit into registers.",
+        "The last launch configuration of each kernel chosen, and its durations; p50 and p99 exist for the kernels "
+        "whose buckets are kept. Registers and memory limit the number of blocks on a multiprocessor, occupancy is "
+        "what they allow. Local memory holds data that did not fit into registers. Queued is the mean time from the "
+        "launching call to the start on the GPU.",
     )
     fields = "grid, block, registers, shared_memory, local_memory"
     seen = f"group by ({_BY}, {fields}) ({promql.series(kernel.KERNEL_INFO)})"
+    buckets = f"sum by ({_BY}, le) ({promql.rate(promql.series(kernel.DURATION, '_bucket'))})"
+    waited, counted = (
+        f"sum by ({_BY}) ({promql.rate(promql.series(row))})" for row in (kernel.QUEUE_DELAY, kernel.QUEUE_DELAYS)
+    )
+    values = (
+        *(f"histogram_quantile({quantile}, {buckets})" for quantile in (0.5, 0.99)),
+        f"{waited} / ({counted} > 0)",
+        f"max by ({_BY}) ({promql.series(kernel.OCCUPANCY)})",
+    )
     return table(
         text,
-        [column(f"topk({_TABLE_ROWS}, {of_hottest(seen, _TABLE_ROWS, over=promql.NOW)})")],
+        list(map(column, (seen, *values))),
         (
-            Column("program", "Program", width=200),
+            Column("program", "Program", width=110),
             Column("kernel", "Kernel"),
-            Column("grid", "Grid", width=140),
-            Column("block", "Block", width=120),
-            Column("registers", "Registers", width=100),
-            Column("shared_memory", "Shared memory", "bytes", width=130),
-            Column("local_memory", "Local memory", "bytes", width=130),
+            Column("Value #B", "p50", "s", width=75),
+            Column("Value #C", "p99", "s", width=75),
+            Column("Value #D", "Queued", "s", width=75),
+            Column("Value #E", "Occupancy", "percentunit", width=85, decimals=0),
+            Column("grid", "Grid", width=100),
+            Column("block", "Block", width=90),
+            Column("registers", "Registers", width=75),
+            Column("shared_memory", "Shared memory", "bytes", width=105),
+            Column("local_memory", "Local memory", "bytes", width=100),
         ),
-        sort="Registers",
+        sort="p99",
         height=7,
     )

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import liveness, serving
+from kernelcast.grafana.dashboards import liveness, serving, words
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, EmptyText, LineStyle, PanelText, Placed, grey, time_series
 from kernelcast.grafana.model.tables import Column, table
@@ -19,7 +19,8 @@ _LINES: Final = 8
 _ROWS: Final = 50
 """Rows of the table of ranks."""
 _RANK: Final = "Hostname, gpu, program, rank"
-_NAMED: Final = "{{program}} {{rank}} {{Hostname}} GPU {{gpu}}"
+_NAMED: Final = "{{rank}} {{Hostname}} GPU {{gpu}} {{program}}"
+"""What tells ranks of one program apart comes first: a narrow legend cuts the end."""
 _NO_PHASES: Final = "no program reports its phases"
 _OWN_WORK: Final = 'phase=~"data|forward|optimizer"'
 """Phases in which a rank waits for no other."""
@@ -45,6 +46,7 @@ def _phases() -> Placed:
     text = PanelText(
         "Phases of a step",
         "What the time of the programs' steps is spent on, over all ranks. Data: the program waits for its loader. "
+        f"{words.LOADER} "
         "Backward includes the wait for other ranks. Other: work that no mark shows.",
     )
     rates = _rates(kernel.PHASE_SECONDS)
