@@ -93,6 +93,12 @@ def unless_reported(expr: str, xid: int) -> str:
     return f"{expr} unless on (Hostname, UUID) ({reported})"
 
 
+def unless_uncontained(expr: str) -> str:
+    """An expression about GPUs, without those that are to be reset anyway, for an uncontained error within a day."""
+    ended, contained = _of_a_day(f'xid=~"{_UNCONTAINED}"'), _of_a_day(f'xid="{_CONTAINED}"')
+    return f"({expr}) unless on (Hostname, UUID) (({ended}) unless on (Hostname, UUID) ({contained}))"
+
+
 def _contained() -> str:
     """GPUs that lately contained a memory error: only the program that was hit needs a restart."""
     last = (f'{promql.name(metric)}{{xid="{_CONTAINED}"}}' for metric in (gpu.XID_LAST, gpu.KERNEL_LOG_XID_LAST))
@@ -170,11 +176,9 @@ def _application(profile: Profile) -> AlertRule:
 def _uncorrectable(profile: Profile) -> AlertRule:
     errors, window = promql.name(device.ECC_DBE_VOLATILE), profile.window(DAY)
     counted = promql.happened(errors, of="Hostname, UUID", by="Hostname, gpu, UUID", window=window, known=window)
-    ended, contained = _of_a_day(f'xid=~"{_UNCONTAINED}"'), _of_a_day(f'xid="{_CONTAINED}"')
-    uncontained = f"({ended}) unless on (Hostname, UUID) ({contained})"
     return AlertRule(
         name="KernelcastGpuMemoryUncorrectable",
-        expr=f"({counted}) unless on (Hostname, UUID) ({uncontained})",
+        expr=unless_uncontained(counted),
         hold_seconds=0,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.WARNING,

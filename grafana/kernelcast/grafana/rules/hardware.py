@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.absence import lately
-from kernelcast.grafana.rules.gpu_errors import unless_reported
+from kernelcast.grafana.rules.gpu_errors import unless_reported, unless_uncontained
 from kernelcast.grafana.rules.model import (
     HOUR,
     KEPT_SECONDS,
@@ -258,7 +258,7 @@ def _waiting_for_reset() -> AlertRule:
     waiting = " or ".join(f"max by (Hostname, gpu, UUID) ({name}) > 0" for name in pending)
     return AlertRule(
         name="KernelcastGpuRepairPending",
-        expr=waiting,
+        expr=unless_uncontained(waiting),
         hold_seconds=MINUTE,
         keep_seconds=KEPT_SECONDS,
         severity=AlertSeverity.WARNING,
