@@ -201,13 +201,17 @@ class Comparison:
     def _block(self, launch: Launch) -> OpenBlock:
         return self._open.setdefault(launch.block, OpenBlock(launch.block_launches, launch.kind))
 
-    # Drop a candidate whose last two launches were both much slower than the baseline, once its patience is over.
+    # Drop a candidate whose last two launches were both much slower than the baseline, and than its second longest
+    # launch, once its patience is over.
     def _judge_race(self) -> None:
         settled = self._race[max(0, self._rules.settle - 1) :]
         if len(settled) < 2 or len(self._baseline) < BASELINE_RECORDS:
             return
-        slower = min(settled[-2:]) - median(self._baseline)
-        allowed = max(log(self._rules.race_ratio), self._noise.race_limit())
+        usual = median(self._baseline)
+        slower = min(settled[-2:]) - usual
+        # Of a kept value that takes twice its time in one launch of five, two long launches in a row say nothing.
+        long_usual = sorted(self._baseline)[-2] - usual
+        allowed = max(log(self._rules.race_ratio), self._noise.race_limit(), long_usual)
         if slower <= allowed:
             self.has_raced = True
         elif len(settled) >= 2 + self._rules.patience:
