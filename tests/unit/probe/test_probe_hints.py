@@ -148,7 +148,7 @@ def run_late(program: Program, steps_late: int, duration_ns: Callable[[int], int
     """Report each launch some steps after it, with the number of the configuration at its launch."""
     program.hear()
     launches: list[tuple[int, int]] = []
-    for _ in range(1000):
+    for _ in range(800):
         launches.append((duration_ns(program.block.value), program.recorder.configuration))
         if len(launches) > steps_late:
             time_ns, configuration = launches.pop(0)

@@ -37,6 +37,8 @@ MOST_PAIRS: Final = 24
 """Pairs from which on their median alone contradicts the ratio."""
 ANALYSE_EVERY: Final = 1.2
 """Growth of the compared launches between two interim analyses, which take processor time in the program."""
+FEW_BLOCKS: Final = 18
+"""Blocks up to which there is one after each: it is quick, and a large gain needs no more."""
 
 
 class ComparisonDecision(NamedTuple):
@@ -248,7 +250,8 @@ class Comparison:
         is_harm_possible = len(self._blocks) <= HARM_LAST and not last
         launches = sum(len(half) for block in self._blocks for half in block.halves)
         is_look = bool(self._blocks) and self._blocks[-1].kind is not BlockKind.COUNTERBALANCED
-        if not (last or is_harm_possible or is_look or launches >= ANALYSE_EVERY * self._analysed_launches):
+        is_due = len(self._blocks) <= FEW_BLOCKS or launches >= ANALYSE_EVERY * self._analysed_launches
+        if not (last or is_look or is_due):
             return
         self._analysed_launches = launches
         self.settle = settled_after(self._stays, self._noise.deviation, self._least_settle)
