@@ -2,8 +2,9 @@
 
 Each trial is a program with a space of two values that change per step, a probe, and a share of 1 %; a step takes what
 the cell says. With `--direct` the experiment alone runs, without search and budget. The table has, for each cell, the
-true change of the mean time, the shares of the trials that were kept, rolled back, ended otherwise and had not ended,
-the median steps until the verdict, and the mean time over that of the untuned program.
+true change of the mean time, the share of the trials that were kept with its exact 95 % interval, the shares of those
+that were rolled back, ended otherwise and had not ended, the median steps until the verdict, and the mean time over
+that of the untuned program.
 """
 
 import argparse
@@ -11,15 +12,49 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from math import exp, pi, sin, sqrt
 from random import Random
 from statistics import fmean, median
 from typing import Any, Final, NamedTuple
 
+from scipy.stats import binomtest
+
+SLICE_SECONDS: Final = 0.003
+"""Processor time that a thread gets before others run, where a core has several (Linux, two cores)."""
+
+
+class LoadedCore:
+    """The time by the clock of a thread that shares its core with others, by the processor time that it has used."""
+
+    def __init__(self) -> None:
+        self.others = 0.0
+        self._random = Random(1)
+        self._sliced = self._waited = 0.0
+
+    def share(self, others: float, seed: int, used: float) -> None:
+        """Run beside so many other threads from now on."""
+        self.others, self._random, self._sliced = others, Random(f"load {seed}"), used
+
+    def clock(self, used: float) -> float:
+        """Return the time by the clock after some seconds of processor time."""
+        while self.others and used - self._sliced > SLICE_SECONDS:
+            self._sliced += SLICE_SECONDS * self._random.uniform(0.5, 1.5)
+            self._waited += SLICE_SECONDS * self.others * self._random.uniform(0.5, 1.5)
+        return used + self._waited
+
+
 # The clock is replaced before the probe reads it. In the example the time of the search is added: it is charged, too.
 _now = [0.0]
 _searched = [0.0]
-time.perf_counter = lambda: _now[0] + _searched[0] * time.thread_time()
+_core = LoadedCore()
+
+
+def _used() -> float:
+    return _now[0] + _searched[0] * time.thread_time()
+
+
+time.perf_counter = lambda: _core.clock(_used())
 time.perf_counter_ns = lambda: round(time.perf_counter() * 1e9)
 
 from kernelcast.probe.probe import Probe, ProbeSettings  # noqa: E402
@@ -333,13 +368,23 @@ class Ended(NamedTuple):
     in_force: bool
 
 
-def run_program(make: Callable[[Random, float], Step], change: float, seed: int, steps: int) -> Ended:
-    """Run a program of some steps with a probe that searches a space of two values."""
+def run_program(
+    make: Callable[[Random, float], Step], change: float, seed: int, steps: int, share: float | None = None
+) -> Ended:
+    """Run a program of some steps with a probe that searches a space of two values.
+
+    Args:
+        make: Maker of its steps.
+        change: True change of the mean time.
+        seed: Of everything random.
+        steps: Steps of the program.
+        share: Share of the time that trials may cost; None for that of the process, 1 %.
+    """
     seconds = make(Random(seed), change)
     _now[0] = began = 1000.0
     probe = Probe(ProbeSettings("cells", rank=str(seed)), {})
     try:
-        space = probe.space("value", {"value": [0, 1]}, start={"value": 0}, terms=SpaceTerms(per="step"))
+        space = probe.space("value", {"value": [0, 1]}, start={"value": 0}, share=share, terms=SpaceTerms(per="step"))
         decision, ended_at = "open", steps
         last: deque[bool] = deque(maxlen=LAST_STEPS)
         for step in range(steps):
@@ -371,11 +416,31 @@ def run_direct(make: Callable[[Random, float], Step], change: float, seed: int, 
     return Ended("open", steps, total / steps, in_force=False)
 
 
-def run_example(seed: int, seconds: float) -> tuple[str, float, float, float]:
+class ExampleEnded(NamedTuple):
+    """A run of the example.
+
+    Attributes:
+        decision: The decision; `open` without one.
+        seconds: Time by the clock until it.
+        used: Processor time until it.
+        cost: Share of the time that trials cost.
+        kept: Time of a call with the kept configuration over that with the best one.
+    """
+
+    decision: str
+    seconds: float
+    used: float
+    cost: float
+    kept: float
+
+
+def run_example(seed: int, seconds: float, others: float) -> ExampleEnded:
     """Run the documented example: a decorated function of 5 ms with a check and 512 configurations.
 
-    Returns:
-        The decision, the time until it, the share of it that trials cost, and the kept time over the best.
+    Args:
+        seed: Of everything random.
+        seconds: Time by the clock after which it ends without a decision.
+        others: Other threads that run on the same core.
     """
     random = Random(seed)
     axes = {name: [2**power for power in range(8)] for name in ("bx", "by", "unroll")}
@@ -386,8 +451,9 @@ def run_example(seed: int, seconds: float) -> tuple[str, float, float, float]:
         return float(1 + 0.04 * distances[0] + 0.03 * distances[1] + 0.02 * distances[2])
 
     _now[0], _searched[0] = 1000.0, 1.0
+    _core.share(others, seed, _used())
     probe = Probe(ProbeSettings("example", rank=str(seed)), {})
-    began = time.perf_counter()
+    began, began_used = time.perf_counter(), _used()
     try:
         space = probe.space("conv", axes, start={"bx": 8, "by": 8, "unroll": 8}, check=close(rtol=1e-3))
 
@@ -405,10 +471,12 @@ def run_example(seed: int, seconds: float) -> tuple[str, float, float, float]:
         passed = time.perf_counter() - began
         kept = factor({name: getattr(space, name) for name in axes})
         print(f"seed {seed}: {probe.outcomes[0].reason}")
-        return (decided or ["open"])[-1], passed, budget.lost_ns / 1e9 / passed, kept
+        cost = budget.lost_ns / 1e9 / passed
+        return ExampleEnded((decided or ["open"])[-1], passed, _used() - began_used, cost, kept)
     finally:
         probe.abandon()
         _searched[0] = 0.0
+        _core.share(0.0, seed, 0.0)
 
 
 def main() -> int:
@@ -417,19 +485,25 @@ def main() -> int:
     parser.add_argument("cell", nargs="*", help=f"default: all of {', '.join(CELLS)}")
     parser.add_argument("--trials", type=int, default=100, help="trials of a cell; default: 100")
     parser.add_argument("--steps", type=int, default=20_000, help="steps of a program; default: 20,000")
+    parser.add_argument("--share", type=float, help="share of the time that trials may cost; default: 1 %%")
     parser.add_argument("--direct", action="store_true", help="the experiment alone, without search and budget")
     parser.add_argument("--seed", type=int, default=1, help="of everything random; default: 1")
     parser.add_argument("--example", action="store_true", help="the documented example instead: time to its verdict")
+    parser.add_argument("--others", type=float, default=0.0, help="threads that share the example's core; default: 0")
     chosen = parser.parse_args()
     if chosen.example:
-        print(f"{'seed':>5}{'decision':>14}{'seconds':>9}{'cost':>8}{'kept/best':>11}")
+        print(f"{'seed':>5}{'decision':>14}{'seconds':>9}{'used':>7}{'cost':>8}{'kept/best':>11}")
         for seed in range(chosen.seed, chosen.seed + chosen.trials):
-            decision, seconds, cost, kept = run_example(seed, 1200.0)
-            print(f"{seed:>5}{decision:>14}{seconds:>9.0f}{cost:>8.4f}{kept:>11.3f}", flush=True)
+            one = run_example(seed, 7200.0, chosen.others)
+            print(
+                f"{seed:>5}{one.decision:>14}{one.seconds:>9.0f}{one.used:>7.0f}{one.cost:>8.4f}{one.kept:>11.3f}",
+                flush=True,
+            )
         return 0
-    run = run_direct if chosen.direct else run_program
+    run = run_direct if chosen.direct else partial(run_program, share=chosen.share)
     print(
-        f"{'cell':16}{'change':>8}{'kept':>7}{'back':>7}{'else':>7}{'open':>7}{'steps':>8}{'mean':>8}{'in force':>10}"
+        f"{'cell':16}{'change':>8}{'kept':>7}{'95 %':>17}{'back':>7}{'else':>7}{'open':>7}"
+        f"{'steps':>8}{'mean':>8}{'in force':>10}"
     )
     for name in chosen.cell or CELLS:
         cell = CELLS[name]
@@ -439,7 +513,11 @@ def main() -> int:
         count = Counter(one.decision for one in ended)
         kept, back, undecided = count["kept"], count["rolled_back"], count["open"]
         other = len(ended) - kept - back - undecided
-        shares = "".join(f"{number / len(ended):>7.3f}" for number in (kept, back, other, undecided))
+        low, high = binomtest(kept, len(ended)).proportion_ci(method="exact")
+        interval = f"({low:.4f}-{high:.4f})"
+        shares = f"{kept / len(ended):>7.3f}{interval:>17}" + "".join(
+            f"{number / len(ended):>7.3f}" for number in (back, other, undecided)
+        )
         in_force = sum(one.in_force for one in ended) / len(ended)
         steps = median(one.steps for one in ended)
         mean = fmean(one.mean for one in ended)

@@ -20,6 +20,8 @@ FIRST_NS: Final = 100_000_000
 
 # Last launches of the kept value whose median is the usual time.
 USUAL_LAUNCHES: Final = 9
+# First launches of the kept value, the shortest of which says what the first trials may cost: one may compile.
+TYPICAL_LAUNCHES: Final = 2
 
 
 class TrialBudget:
@@ -100,6 +102,7 @@ class LaunchCost:
         self._clock = clock
         self._began_ns = clock()
         self._lost_ns = 0.0
+        self._is_granted = False
         self._kept: deque[float] = deque(maxlen=USUAL_LAUNCHES)
 
     @property
@@ -126,11 +129,12 @@ class LaunchCost:
         return self.is_known and self._lost_ns > allowed_ns
 
     def launch(self, seconds: float, *, candidate: bool) -> None:
-        """Add a launch; the first one of the kept value grants the first trials."""
+        """Add a launch; the first few of the kept value grant the first trials."""
         if not candidate:
-            if not self._kept:
-                self._budget.grant(seconds * 1e9)
             self._kept.append(seconds)
+            if len(self._kept) == TYPICAL_LAUNCHES and not self._is_granted:
+                self._is_granted = True
+                self._budget.grant(min(self._kept) * 1e9)
         elif self._kept:
             self.lose(seconds - self.usual_seconds)
 

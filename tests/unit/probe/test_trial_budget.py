@@ -50,6 +50,15 @@ def test_a_trial_costs_what_the_candidate_takes_longer_than_the_kept_value() -> 
     assert budget.allowed_ns == FIRST_LAUNCHES * SECOND_NS + FIRST_NS
 
 
+def test_a_first_launch_that_compiles_does_not_decide_what_the_first_trials_may_cost() -> None:
+    """A first launch of 3 s before others of 5 ms granted 60 s."""
+    budget = TrialBudget(0.0, Clock())
+    cost = LaunchCost(budget)
+    for seconds in (3.0, 0.005, 0.005, 0.005):
+        cost.launch(seconds, candidate=False)
+    assert budget.allowed_ns == round(FIRST_LAUNCHES * 0.005 * SECOND_NS) + FIRST_NS
+
+
 def test_no_trial_begins_while_the_budget_is_spent_and_the_hint_waits() -> None:
     program = Program()
     budget = program.context.budget

@@ -93,11 +93,11 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
     """
     slope = 0.0 if slope and _items_differ(blocks, settle) else slope
     limit = body_limit(rules.worst)
-    bodies: list[Block] = []
+    compared: list[Block] = []
     excess: dict[Arm, list[float]] = {Arm.KEPT: [], Arm.CANDIDATE: []}
     kept: list[float] = []
     for block in blocks:
-        differences: list[tuple[float, float]] = []
+        halves: list[tuple[float, ...]] = []
         launches = 0
         for half in (_by_arm(records, slope, settle) for records in block.halves):
             own = half[Arm.KEPT]
@@ -106,22 +106,23 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
                 continue
             level = median(kept)
             times = {arm: [exp(min(time - level, 300.0)) for time in half[arm]] for arm in Arm}
+            above = {arm: [max(0.0, time - limit) for time in times[arm]] for arm in Arm}
             for arm in Arm:
-                excess[arm].extend(max(0.0, time - limit) for time in times[arm])
-            new, old = times[Arm.CANDIDATE], times[Arm.KEPT]
-            if new and old:
-                differences.append((_body(new, limit), _body(old, limit)))
-                launches += len(new)
+                excess[arm].extend(above[arm])
+            if all(times.values()):
+                bodies_of_half = (_body(times[arm], limit) for arm in (Arm.CANDIDATE, Arm.KEPT))
+                halves.append((*bodies_of_half, *(fmean(above[arm]) for arm in (Arm.CANDIDATE, Arm.KEPT))))
+                launches += len(times[Arm.CANDIDATE])
         is_compared = block.kind is BlockKind.COUNTERBALANCED or (
             block.kind is BlockKind.LOOK and settle > LONG_SETTLING
         )
-        if differences and is_compared:
-            new_body, old_body = (fmean(side) for side in zip(*differences, strict=True))
-            bodies.append(Block(new_body, old_body, launches))
-    if not bodies:
+        if halves and is_compared:
+            new, old, new_above, old_above = (fmean(means) for means in zip(*halves, strict=True))
+            compared.append(Block(new, old, new_above, old_above, launches))
+    if not compared:
         return None
     new_tail, old_tail = (Tail(excess[arm], rules.worst) for arm in (Arm.CANDIDATE, Arm.KEPT))
-    return Evidence(bodies, new_tail, old_tail, rules.level)
+    return Evidence(compared, new_tail, old_tail, rules.level)
 
 
 class Look(NamedTuple):

@@ -37,6 +37,8 @@ MOST_PAIRS: Final = 24
 """Pairs from which on their median alone contradicts the ratio."""
 ANALYSE_EVERY: Final = 1.2
 """Growth of the compared launches between two interim analyses, which take processor time in the program."""
+FEW_BLOCKS: Final = 18
+"""Blocks up to which there is one after each: it is quick, and a large gain needs no more."""
 
 
 class ComparisonDecision(NamedTuple):
@@ -201,13 +203,17 @@ class Comparison:
     def _block(self, launch: Launch) -> OpenBlock:
         return self._open.setdefault(launch.block, OpenBlock(launch.block_launches, launch.kind))
 
-    # Drop a candidate whose last two launches were both much slower than the baseline, once its patience is over.
+    # Drop a candidate whose last two launches were both much slower than the baseline, and than its second longest
+    # launch, once its patience is over.
     def _judge_race(self) -> None:
         settled = self._race[max(0, self._rules.settle - 1) :]
         if len(settled) < 2 or len(self._baseline) < BASELINE_RECORDS:
             return
-        slower = min(settled[-2:]) - median(self._baseline)
-        allowed = max(log(self._rules.race_ratio), self._noise.race_limit())
+        usual = median(self._baseline)
+        slower = min(settled[-2:]) - usual
+        # Of a kept value that takes twice its time in one launch of five, two long launches in a row say nothing.
+        long_usual = sorted(self._baseline)[-2] - usual
+        allowed = max(log(self._rules.race_ratio), self._noise.race_limit(), long_usual)
         if slower <= allowed:
             self.has_raced = True
         elif len(settled) >= 2 + self._rules.patience:
@@ -244,7 +250,8 @@ class Comparison:
         is_harm_possible = len(self._blocks) <= HARM_LAST and not last
         launches = sum(len(half) for block in self._blocks for half in block.halves)
         is_look = bool(self._blocks) and self._blocks[-1].kind is not BlockKind.COUNTERBALANCED
-        if not (last or is_harm_possible or is_look or launches >= ANALYSE_EVERY * self._analysed_launches):
+        is_due = len(self._blocks) <= FEW_BLOCKS or launches >= ANALYSE_EVERY * self._analysed_launches
+        if not (last or is_look or is_due):
             return
         self._analysed_launches = launches
         self.settle = settled_after(self._stays, self._noise.deviation, self._least_settle)

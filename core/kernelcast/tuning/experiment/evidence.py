@@ -8,12 +8,18 @@ contrast is as likely positive as negative: drift, load with a period, autocorre
 signs, exp(a*sum(x) - a**2*sum(x**2)/2) is a supermartingale for every a, and so is its mean over a half-normal
 distribution of a > 0. That mean is the e-value: under the null it exceeds 1/alpha at any analysis, ever, with
 probability at most alpha. The last analysis, at a number of blocks that no measurement has influenced, has a sharper
-test: it compares the sum of the scores with a normal distribution of the same variance. Half of the permitted error is
-spent on the e-value at all analyses, half on the last one. Scores are not cut, because the mean is asked for; where the
-arms have noise of different shapes, signs are symmetric only about, which the bounded body keeps harmless.
+test: it compares the sum of the scores with a normal distribution of the same variance. Each may keep a useless
+candidate with the probability `ERROR`. Scores are not cut, because the mean is asked for; where the arms have noise of
+different shapes, signs are symmetric only about, which the bounded body keeps harmless.
 
-The tail: the number of long launches is Poisson's, and its exact upper bound times the longest launch that is reckoned
-with (`Rules.worst`) bounds their cost, as long as few were seen; from `MANY_EVENTS` on it is that of their sum.
+The tail: from `MANY_EVENTS` long launches on, scores are those of whole times, so that a pause of both arms is noise as
+any other, also where pauses cluster. While few were seen, their number is Poisson's, and its exact upper bound times
+the longest launch that is reckoned with (`Rules.worst`) bounds their cost.
+
+Both together: a useless candidate is kept only if its body seems fast *and* few of its long launches were seen. These
+are independent, so the error is shared: for each rate of long launches, the probability of seeing so few, times that of
+such a body, is at most `ERROR`. Example: a rate of which no launch is seen with probability 0.1 must be excluded by the
+body with an error of 0.05.
 
 Sources: de la Pena, A General Class of Exponential Inequalities for Martingales and Ratios, Annals of Probability 27
 (1999), lemma 6.1; Howard et al., Time-uniform Chernoff bounds, Probability Surveys 17 (2020), section 5 (mixtures);
@@ -21,7 +27,8 @@ Garwood, Fiducial Limits for the Poisson Distribution, Biometrika 28 (1936).
 """
 
 from collections.abc import Callable, Sequence
-from math import erfc, exp, hypot, inf, log, pi, sqrt
+from functools import lru_cache
+from math import erfc, exp, inf, log, pi, sqrt
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
@@ -31,21 +38,37 @@ SCALE_OF_MEDIAN: Final = 1.4826
 """Standard deviation over median magnitude, of normal noise."""
 FAR_BELOW: Final = -30.0
 """Standard deviations from which on the normal distribution is replaced by its asymptotic form."""
-TAIL_ERROR: Final = 0.005
-"""Error of the bound of long launches."""
+ERROR: Final = 0.005
+"""Probability of keeping a candidate that is not faster, by all analyses together and once more by the last one."""
+LOG_ERROR: Final = -log(ERROR)
+ERROR_DEVIATIONS: Final = -NormalDist().inv_cdf(ERROR)
+ERROR_PARTS: Final = 8
+"""Divisions of the error between the body and long launches that were not seen, at which both are tested."""
 MANY_EVENTS: Final = 8
 """Long launches from which on their own sum says what they cost."""
-RARE: Final = -log(TAIL_ERROR)
-"""Upper bound of the expected number of long launches where none was seen."""
+MOST_DEVIATIONS: Final = 20.0
+"""Standard deviations times the root of two beyond which the normal distribution has no value above 0."""
+MOST_LAUNCHES: Final = 1e7
+"""Launches beyond which it makes no difference how many are missing."""
 BODY_SHARE: Final = 0.2
 """The body ends at this share of the way from a typical launch to the longest one that is reckoned with."""
 
 
 class Block(NamedTuple):
-    """A block's mean bodies of both arms, in typical launches of the kept configuration, and its compared launches."""
+    """Means of a block's launches, in typical launches of the kept configuration, and the candidate's launches.
+
+    Attributes:
+        new: Mean body of the candidate.
+        old: Mean body of the kept configuration.
+        new_tail: Mean of what the candidate's launches take above the limit of the body.
+        old_tail: The same of the kept configuration.
+        launches: Compared launches of the candidate.
+    """
 
     new: float
     old: float
+    new_tail: float
+    old_tail: float
     launches: int
 
 
@@ -58,42 +81,42 @@ class Tail:
 
     Attributes:
         launches: Launches of the arm.
+        events: Long ones of them.
         mean: Mean cost a launch, as measured.
         error: Error of the mean, for many long launches.
         has_many: Whether so many were seen that their own sum says what they cost.
+        variance: Variance of the mean of all that long launches take above a typical one, for many.
     """
 
     def __init__(self, excess: Sequence[float], worst: float) -> None:
-        events = [one for one in excess if one > 0]
+        long = [time for time in excess if time > 0]
         self.launches = launches = max(1, len(excess))
-        longest = max(events, default=0.0)
-        self.has_many = len(events) >= MANY_EVENTS
-        self.mean = sum(events) / launches
-        few_most = poisson_most(len(events))
+        self.events = events = len(long)
+        self.has_many = events >= MANY_EVENTS
+        self.mean = sum(long) / launches
         # As of events of one size, whose number has an exact bound; the normal one is too low for a dozen events.
-        deviations = (few_most - len(events)) / sqrt(max(1, len(events)))
-        self.error = deviations * sqrt(sum(one * one for one in events)) / launches
-        self._unseen = RARE / launches * max(0.0, (1 - BODY_SHARE) * (worst - 1) - longest)
-        self._few_most = few_most / launches * max(worst - 1, longest)
+        self.error = poisson_deviations(events) * sqrt(sum(time * time for time in long)) / launches
+        below_limit = body_limit(worst) - 1
+        self.variance = sum((time + below_limit) ** 2 for time in long) / launches**2 if self.has_many else 0.0
+        longest = max(long, default=0.0)
+        self._longer = max(0.0, worst - 1 - below_limit - longest)
+        self._longest = max(worst - 1, longest)
 
     def least(self) -> float:
         """Return the lower bound of the cost a launch."""
         return max(0.0, self.mean - self.error) if self.has_many else 0.0
 
-    def most(self, error: float) -> float:
-        """Return the upper bound of the cost a launch, launches of the longest kind that were not seen included.
+    def most(self, log_chance: float) -> float:
+        """Return the cost a launch at the rate of which so few long launches are seen with a probability.
+
+        Where many were seen, it is their mean, and the rate is that of longer ones.
 
         Args:
-            error: Error of the mean, where many long launches were seen.
+            log_chance: Logarithm of one over the probability.
         """
-        return self.mean + error + self._unseen if self.has_many else self._few_most
-
-
-def tails_most(new: Tail, old: Tail, ratio: float) -> float:
-    """Return the upper bound of what the candidate's long launches cost above `ratio` times the kept ones."""
-    if new.has_many and old.has_many:
-        return new.most(hypot(new.error, ratio * old.error)) - ratio * old.mean
-    return new.most(new.error) - ratio * old.least()
+        if self.has_many:
+            return self.mean + log_chance / self.launches * self._longer
+        return poisson_most(self.events, log_chance) / self.launches * self._longest
 
 
 def body_limit(worst: float) -> float:
@@ -101,17 +124,28 @@ def body_limit(worst: float) -> float:
     return 1 + BODY_SHARE * (worst - 1)
 
 
-def poisson_most(events: int) -> float:
-    """Return the upper bound of the expected number of events where so many were seen."""
-    low, high = float(events), events + 10 * sqrt(events + 1.0) + RARE
+@lru_cache(maxsize=ERROR_PARTS * MANY_EVENTS)
+def poisson_most(events: int, log_chance: float) -> float:
+    """Return the expected number of events of which so few are seen with a probability of `exp(-log_chance)`."""
+    low, high, error = float(events), events + 10 * sqrt(events + 1.0) + log_chance, exp(-log_chance)
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
         term = total = exp(-middle)
         for number in range(1, events + 1):
             term *= middle / number
             total += term
-        low, high = (middle, high) if total > TAIL_ERROR else (low, middle)
+        low, high = (middle, high) if total > error else (low, middle)
     return high
+
+
+def poisson_deviations(events: int) -> float:
+    """Return the upper bound of the expected number of events, in standard deviations above the number seen.
+
+    `poisson_most` at the permitted error, by a formula that holds for any number of events to 2 % (Garwood's bound as a
+    quantile of chi-square, and its approximation by Wilson and Hilferty).
+    """
+    above = 1 + ERROR_DEVIATIONS * sqrt(events + 1) + (ERROR_DEVIATIONS**2 - 1) / 3
+    return above / sqrt(max(1, events))
 
 
 class Evidence:
@@ -123,7 +157,8 @@ class Evidence:
         blocks: Mean bodies; at least one block.
         new: Long launches of the candidate.
         old: Those of the kept configuration.
-        level: Coverage of an interval, and 1 minus twice the error of a test, over all analyses together.
+        level: 1 minus twice the error of a proof that the candidate is slower, over all analyses together. That of a
+            proof that it is faster is smaller, so an interval covers the ratio at least with this probability.
 
     Attributes:
         blocks: Number of blocks.
@@ -136,8 +171,12 @@ class Evidence:
         self._last_limit = NormalDist().inv_cdf(1 - (1 - level) / 4)
         self.blocks = len(blocks)
         self.launches = launches = sum(block.launches for block in blocks)
-        self._new_body = sum(block.new * block.launches for block in blocks) / launches
-        self._old_body = sum(block.old * block.launches for block in blocks) / launches
+
+        def mean(of: Callable[[Block], float]) -> float:
+            return sum(of(block) * block.launches for block in blocks) / launches
+
+        self._new_body, self._old_body = mean(lambda block: block.new), mean(lambda block: block.old)
+        self._new_tail, self._old_tail = mean(lambda block: block.new_tail), mean(lambda block: block.old_tail)
         self._scale = 1.0
 
     @property
@@ -152,12 +191,12 @@ class Evidence:
 
     def is_below(self, ratio: float, *, last: bool) -> bool:
         """Whether the data prove that the true ratio is lower; `last`: this is the last analysis."""
-        return self._proved(*self._score(ratio, tails_most(self._new, self._old, ratio)), last=last)
+        return self._excludes(ratio, log_e_value) or (last and self._excludes(ratio, log_normal))
 
     @property
     def is_body_below(self) -> bool:
         """Whether the bodies alone prove that the candidate is faster."""
-        return self._proved(*self._score(1.0, 0.0), last=False)
+        return log_e_value(*self._score(1.0, 0.0)) >= LOG_ERROR
 
     @property
     def needs_stays(self) -> bool:
@@ -165,13 +204,15 @@ class Evidence:
         _, squares = self._score(1.0, 0.0)
         # What each further launch would take from a bound: that of the tails falls with 1 / n, that of the body with
         # its root.
-        body = least_total(squares, self._log_limit) * self._scale / self.launches
-        return not self._new.mean and self._new.most(0.0) / self._new.launches > body / (2 * self.launches)
+        body = least_total(squares, LOG_ERROR) * self._scale / self.launches
+        return not self._new.events and self._new.most(LOG_ERROR) / self._new.launches > body / (2 * self.launches)
 
     def is_above(self, ratio: float, *, last: bool) -> bool:
         """Whether the data prove that the true ratio is higher, launches that were not seen left out."""
         total, squares = self._score(ratio, self._new.least() - ratio * (self._old.mean + self._old.error))
-        return self._proved(-total, squares, last=last)
+        if last and squares > 0 and total / sqrt(squares) >= self._last_limit:
+            return True
+        return log_e_value(-total, squares) >= self._log_limit
 
     def bounds(self, *, last: bool) -> tuple[float, float] | None:
         """Return the interval of the ratio; None where the data give none."""
@@ -182,28 +223,71 @@ class Evidence:
 
     def missing(self) -> float:
         """Return the factor on the number of launches with which the estimate would be proved; infinite without."""
-        gain = 1 - self.estimate
-        if gain <= 0:
+        if self.estimate >= 1:
             return inf
-        _, squares = self._score(self._new_body / self._old_body, 0.0)
-        body = self._last_limit * sqrt(squares) * self._scale / self.launches
-        tails = tails_most(self._new, self._old, 1.0) - self._new.mean + self._old.mean
-        # The body's error falls with the root of the number; that of the tails with the number, as few were seen.
-        root = (body + sqrt(body * body + 4 * gain * tails)) / (2 * gain)
-        return max(1.0, root * root)
+        low, high = 1.0, 2.0
+        while not self._excludes(1.0, log_normal, more=high) and high < MOST_LAUNCHES / self.launches:
+            low, high = high, 2 * high
+        while high - low > 0.01 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._excludes(1.0, log_normal, more=middle) else (middle, high)
+        return high
 
-    def _score(self, ratio: float, tails: float) -> tuple[float, float]:
-        """Return the sum of the blocks' scores and of their squares, in units of their typical magnitude."""
-        scores = [block.launches * (block.new - ratio * block.old + tails) for block in self._blocks]
+    # At each part of the error, the body must exclude the ratio with what the chance of unseen long launches leaves.
+    # The normal test is one of a single analysis: there, only that *no* long launch was seen can share its error.
+    def _excludes(self, ratio: float, evidence: Callable[[float, float], float], more: float = 1.0) -> bool:
+        """Whether the data exclude a ratio and all above; `more`: as if there were so many times as many launches."""
+        is_shared = evidence is log_e_value or self._new.has_many or not self._new.events
+        for part in range(ERROR_PARTS) if is_shared else (ERROR_PARTS - 1,):
+            unseen = (part + 1) / ERROR_PARTS * LOG_ERROR
+            total, squares = self._score_with_tails(ratio, unseen, more)
+            if evidence(total, squares) < LOG_ERROR - (part / ERROR_PARTS * LOG_ERROR if is_shared else 0.0):
+                return False
+        return True
+
+    def _score_with_tails(self, ratio: float, unseen: float, more: float) -> tuple[float, float]:
+        """Return `_score` with long launches that were seen, and those that were not with a probability."""
+        new, old = self._new, self._old
+        bound = new.most(unseen) - ratio * (old.mean if new.has_many else old.least())
+        measured = new.mean - ratio * old.mean
+        tails = measured + (bound - measured) / more
+        if not new.has_many:
+            total, squares = self._score(ratio, tails)
+            return more * total, more * squares
+        # Those of looks and stays are not in the blocks.
+        tails -= self._new_tail - ratio * self._old_tail
+        total, squares = self._score(ratio, tails, with_tails=1.0)
+        # The candidate's events alone have a skewed distribution, whose bound is exact; equal ones of both cancel.
+        variance = new.variance + ratio * ratio * old.variance
+        skewed = max(0.0, new.variance - ratio * ratio * old.variance) / variance
+        events = new.events + (old.events if old.has_many else 0)
+        factor = 1 + skewed * max(0.0, poisson_deviations(events) / ERROR_DEVIATIONS - 1)
+        squares += (factor * factor - 1) * variance * (self.launches / self._scale) ** 2
+        return more * total, more * squares
+
+    def _score(self, ratio: float, tails: float, with_tails: float = 0.0) -> tuple[float, float]:
+        """Return the sum of the blocks' scores and of their squares, in units of their typical magnitude.
+
+        Args:
+            ratio: The ratio to exclude.
+            tails: What is added to the candidate's mean.
+            with_tails: 1 to add the tails of each block, 0 for the bodies alone.
+        """
+        scores = [
+            launches * (new - ratio * old + with_tails * (new_tail - ratio * old_tail) + tails)
+            for new, old, new_tail, old_tail, launches in self._blocks
+        ]
         magnitudes = sorted(map(abs, scores))
         self._scale = SCALE_OF_MEDIAN * magnitudes[len(magnitudes) // 2] or magnitudes[-1] or 1.0
         scores = [score / self._scale for score in scores]
         return sum(scores), sum(score * score for score in scores)
 
-    def _proved(self, total: float, squares: float, *, last: bool) -> bool:
-        if last and squares > 0 and -total / sqrt(squares) >= self._last_limit:
-            return True
-        return log_e_value(total, squares) >= self._log_limit
+
+def log_normal(total: float, squares: float) -> float:
+    """Return the logarithm of one over the probability of a sum of scores as low as this, if it is normal."""
+    if squares <= 0:
+        return 0.0
+    return -log(0.5 * erfc(min(MOST_DEVIATIONS, -total / sqrt(2 * squares))))
 
 
 def log_e_value(total: float, squares: float) -> float:

@@ -4,8 +4,8 @@ A slow candidate is dropped after two launches or three blocks. On a busy machin
 of the next without any change; there such a difference proves nothing yet.
 """
 
-from math import sqrt
-from statistics import median
+from math import pi, sqrt
+from statistics import fmean, median
 from typing import Final
 
 from kernelcast.tuning.experiment.arms import Rules
@@ -47,5 +47,7 @@ class Noise:
 
     def harm_limit(self, rules: Rules, blocks: int) -> float:
         """Return the log-ratio that the median of some blocks hardly exceeds by chance."""
+        # The mean change has long launches, too, which the median one hides: of one launch in five, say.
+        by_mean = fmean(self._changes) * sqrt(pi) / 2 if self._changes else 0.0
         one_block = sqrt(1 / rules.short_launches)
-        return HARM_ERRORS * MEDIAN_ERROR * self.deviation * one_block / sqrt(blocks)
+        return HARM_ERRORS * MEDIAN_ERROR * max(self.deviation, by_mean) * one_block / sqrt(blocks)

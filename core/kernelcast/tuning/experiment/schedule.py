@@ -3,7 +3,7 @@
 `Experiment` takes each launch from a `LaunchSchedule`. Example, with two compared launches in a slot (k, c), one launch
 after each change that is not compared (x), and a gap of one idle launch (i)::
 
-    baseline k k k k, race c c c, block i kk xcc cc xkk, block xcc xkk kk xcc
+    baseline k k … k (16), race c c c, block i kk xcc cc xkk, block xcc xkk kk xcc
 
 Six short blocks come first, then one with long slots (a *look*), then blocks of a few launches to the end. Where the
 experiment asks for them, further looks come, and *stays*: many launches of the candidate between few of the kept
@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from kernelcast.tuning.experiment.arms import Arm, Rules
 
-BASELINE_LAUNCHES: Final = 4
-"""Launches of the kept configuration at the start; the race is compared with their times."""
+BASELINE_SLOTS: Final = 4
+"""Slots of the kept configuration at the start; the race is compared with the times of their launches."""
 RACE_LAUNCHES: Final = 3
 """Launches of the candidate before the first block; a much slower candidate is dropped after two of them."""
 LONGEST_GAP: Final = 2
@@ -111,7 +111,8 @@ class LaunchSchedule:
         self._number = 0
         self._last, self._position = Arm.KEPT, -1
         self._planned: deque[_Planned] = deque()
-        self._planned.extend(_Planned(Arm.KEPT, LaunchRole.IDLE, RACE_BLOCK) for _ in range(BASELINE_LAUNCHES))
+        baseline = BASELINE_SLOTS * rules.slot_launches
+        self._planned.extend(_Planned(Arm.KEPT, LaunchRole.IDLE, RACE_BLOCK) for _ in range(baseline))
         race = RACE_LAUNCHES + rules.patience + max(0, rules.settle - 1)
         self._planned.extend(_Planned(Arm.CANDIDATE, LaunchRole.RACE, RACE_BLOCK) for _ in range(race))
         self.settle = rules.settle
