@@ -31,10 +31,17 @@ from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise, ch
 from kernelcast.predictor.passage.peaks import daily_peaks
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.season import Season, learn
-from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS, SeriesBlocks, Traits, history_length
-from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, Trend, estimate
+from kernelcast.predictor.passage.series import (
+    DAY_BLOCKS,
+    HOUR_BLOCKS,
+    SeriesBlocks,
+    Traits,
+    history_length,
+    hourly_medians,
+)
+from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, SLOW_STRIDES, Trend, estimate, last_jump
 from kernelcast.predictor.passage.wear import at_usual_load, by_day
-from kernelcast.predictor.robust import row_last, row_medians, shrunk_gain
+from kernelcast.predictor.robust import MAD_TO_SIGMA, row_last, row_medians, shrunk_gain
 
 _LOAD_RESOLUTION: Final = 3.0
 """Size of changes of the load, in its unit (watts), that explain half as much as large ones: a ridge."""
@@ -60,6 +67,8 @@ _RESERVING_BLOCKS: Final = 6
 """First half hour of a program, in which it reserves."""
 _NODE_SETTLING_BLOCKS: Final = 5
 """Blocks after a step beside the node during which a slope says nothing."""
+_BEYOND_NOISE: Final = 3.0
+"""Standard deviations of a block by which the level at the usual high load is beyond the limit for certain."""
 LEAST_REACH: Final = 3.0
 """Blocks for which any trend is extrapolated."""
 
@@ -176,14 +185,17 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         beyond,
         ~panel.own,
         reach=np.maximum(reach * trend.age, LEAST_REACH),
-        rise=_rise(season, level),
+        # What shares a GPU at some hours of other days is no course of today.
+        rise=np.where(panel.own[:, None], 0.0, _rise(season, level)),
     )
     for rows, drift in _drifts(panel, trend, ~(opening | beyond | erratic), day_hours):
         headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
         # The trend of the newest blocks has judged whether the limit is passed, or near by noise alone.
         neither = np.zeros(len(headroom), np.bool_)
+        # At the usual high load the limit is passed already: whatever the slope, the next such load reaches it.
+        by_load = headroom < -_BEYOND_NOISE * drift.noise
         drift_reach = np.maximum(REACH_KNOWN * drift.age, LEAST_REACH)
-        passage = _sooner(passage, rows, passage_of(drift, headroom, neither, neither, reach=drift_reach))
+        passage = _sooner(passage, rows, passage_of(drift, headroom, neither, by_load, reach=drift_reach))
     return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
 
 
@@ -220,15 +232,21 @@ def _trend(panel: _Panel, season: Season) -> tuple[Trend, Floats]:
     """Trends without what load and season explain, and the present level of the means, shape (n,)."""
     values, own, load = panel.values, panel.own, panel.blocks.load
     adjusted = values - _load_effects(values, load, panel.begins)
+    # What shares its GPU from some moment on changes a kernel's speed at once, in hours that the season knows, too.
+    jumps = np.where(own, last_jump(values, panel.noise), 0)
     trend = estimate(
         adjusted,
-        np.maximum(np.maximum(panel.learnt.since, panel.begins), _load_step(load)),
+        np.maximum.reduce([panel.learnt.since, panel.begins, _load_step(load), jumps]),
         resolution=panel.resolution,
         settling=panel.traits.settling_blocks,
         begins=panel.begins,
         usual=season.usual(adjusted, panel.noise),
+        own_rise=own,
     )
     first_day = history_length(np.isfinite(values)) < DAY_BLOCKS
+    # A duration that wavers from hour to hour is no drift; a first day has too few hours to say so.
+    wavers = np.where(own & ~first_day, np.nan_to_num(change_noise(panel.blocks.hours)), 0.0)
+    trend = _with_misfit(trend, wavers, 1.0)
     # Noise whose memory is not known yet looks like a slope, and a limit from the baseline is near.
     trend = trend.flat(own & first_day & (trend.slope <= CERTAIN_ERRORS * trend.error))
     # While no earlier day shows the hour, jobs that come and go are not told from noise.
@@ -278,6 +296,8 @@ def _drifts(panel: _Panel, trend: Trend, judged: Bools, day_hours: int) -> Itera
         Series, shape (n,), and their trends.
     """
     blocks, traits = panel.blocks, panel.traits
+    # A limit that follows from the series' own last days rises with a drift from day to day.
+    judged = judged & ~panel.own
     if day_hours:
         peaks = daily_peaks(blocks.hours, day_hours)
         # Days of another regime do not compare.
@@ -285,7 +305,6 @@ def _drifts(panel: _Panel, trend: Trend, judged: Bools, day_hours: int) -> Itera
         if rows.any():
             daily = _daily(peaks.level + panel.offset, peaks.rise, trend, panel.noise)
             yield rows, daily.rows(rows)
-    judged = judged & ~panel.own
     rows = judged & np.isfinite(blocks.load).any(axis=1)
     if rows.any():
         begins = panel.begins[rows]
@@ -303,6 +322,7 @@ def _drifts(panel: _Panel, trend: Trend, judged: Bools, day_hours: int) -> Itera
         drift = estimate(values, begins, resolution=resolution, settling=settling, begins=begins)
         # What a series and its node do not share wavers from hour to hour: a rise of that size is no drift.
         yield rows, _with_misfit(drift, misfit, 1.0)
+        yield rows, _slow_drift(values, begins, resolution, settling)
     rows = judged & np.isfinite(blocks.load_hours).any(axis=1)
     if day_hours and rows.any():
         days = by_day(blocks.hours[rows], blocks.load_hours[rows], day_hours)
@@ -361,6 +381,19 @@ def _daily(level: Floats, rise: Floats, trend: Trend, noise: Floats) -> Trend:
         reversal=none,
         age=np.full(len(noise), DAY_BLOCKS),
     )
+
+
+def _slow_drift(values: Floats, begins: Ints, resolution: Floats, settling: Ints) -> Trend:
+    """Lines over two days, whose errors are those of hours around them."""
+    drift = estimate(values, begins, resolution=resolution, settling=settling, begins=begins, strides=SLOW_STRIDES)
+    hourly = hourly_medians(values)
+    ago = HOUR_BLOCKS * (np.arange(hourly.shape[1], 0.0, -1.0) - 0.5)
+    rest = np.where(ago + HOUR_BLOCKS / 2 <= drift.age[:, None], hourly + drift.slope[:, None] * ago, np.nan)
+    misfit = MAD_TO_SIGMA * row_medians(np.abs(rest - row_medians(rest)[:, None]))
+    known = HOUR_BLOCKS * np.isfinite(rest).sum(axis=1)
+    # Within a day or two a drift is not taken back as one of an hour may be.
+    still = replace(drift, reversal=np.zeros(len(begins)))
+    return _with_misfit(still, np.nan_to_num(misfit), np.sqrt(12.0 / (1.0 + known / _JOB_BLOCKS)))
 
 
 def _with_misfit(trend: Trend, misfit: Floats, share: Floats | float) -> Trend:

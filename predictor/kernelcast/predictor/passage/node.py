@@ -23,6 +23,8 @@ _HIGH_SHARE: Final = 0.95
 """Quantile of the node's medians that is its usual high level; the low level lies as far from the other end."""
 _ALIKE_SHARE: Final = 0.35
 """Share of the range between both from which a block is compared: worse cooling shows under load."""
+_NOW: Final = 6
+"""Newest blocks whose median is the present level of the node, as that of a trend: half an hour."""
 _APART: Final = 2
 """Blocks between the values whose changes show the gain."""
 _LEAST_CHANGE: Final = 3.0
@@ -68,6 +70,8 @@ def beside_node(values: Floats, node: Floats, resolution: Floats, everywhere: Bo
     gain = _gain(values, node, resolution)[:, None]
     follows = _follows(values, values - gain * node, resolution)
     low, high = (row_quantiles(node, share)[:, None] for share in (1.0 - _HIGH_SHARE, _HIGH_SHARE))
+    # A day above the usual ones: what a series is now counts, not what it would be on another day.
+    high = np.fmax(high, row_medians(node[:, -_NOW:])[:, None])
     loaded = everywhere[:, None] | (node >= low + _ALIKE_SHARE * (high - low))
     alike = np.where(loaded & follows[:, None], values + gain * (high - node), np.nan)
     return alike, np.nan_to_num(change_noise(hourly_medians(alike)))

@@ -19,6 +19,8 @@ POINTS: Final = 24
 """Points of a line."""
 STRIDES: Final = (1, 4)
 """Blocks in each point of a line: 24 points cover two and eight hours."""
+SLOW_STRIDES: Final = (24,)
+"""The same for drifts that are too slow for them: two days."""
 LEAST_POINTS: Final = 8
 """Points that a line over eight hours needs."""
 _LEAST_SHORT: Final = 5
@@ -132,7 +134,7 @@ class _Line:
         )
 
 
-def estimate(
+def estimate(  # noqa: PLR0913  what a line depends on
     values: Floats,
     since: Ints,
     *,
@@ -140,6 +142,8 @@ def estimate(
     settling: Ints,
     begins: Ints | int = 0,
     usual: Floats | None = None,
+    own_rise: Bools | None = None,
+    strides: tuple[int, ...] = STRIDES,
 ) -> Trend:
     """Estimate trends.
 
@@ -150,24 +154,27 @@ def estimate(
         settling: Shape (n,), blocks after a step during which a slope says nothing.
         begins: Shape (n,), first block of each series, at most `since`.
         usual: Shape (n, b), what the season explains of each block, NaN for blocks that say nothing; None for nothing.
+        own_rise: Shape (n,), whether a slope that the series does not have itself is none; None for no series.
+        strides: Blocks in a point of the shorter and of the longer line, or of the only one.
     """
     length = values.shape[1]
     noise, correlation, memory = block_noise(values, resolution)
     rest = values if usual is None else values - usual
     here = np.arange(length) >= since[:, None]
     masked = np.where(here, rest, np.nan)
-    short, long = (_line(masked, stride, noise, memory, resolution) for stride in STRIDES)
+    lines = [_line(masked, stride, noise, memory, resolution) for stride in strides]
+    short, long = lines[0], lines[-1]
     steps = [np.where(line.step > 0, length - line.step, 0) for line in (short, long)]
     start = np.maximum(since, np.maximum(*steps))
     least = np.maximum(settling, _LEAST_SHORT)
     ages = [np.minimum(np.where(line.begin > 0, line.begin, length), length - since) for line in (short, long)]
     # The long line holds while a bend in the short one is too young to judge, unless the bend is a step.
-    crossed = (short.step > 0) & (np.where(long.begin > 0, long.begin, length - begins) > short.step + STRIDES[1])
+    crossed = (short.step > 0) & (np.where(long.begin > 0, long.begin, length - begins) > short.step + strides[-1])
     chosen = _choose(short.without(ages[0] < least), long.without((ages[1] < least) | crossed))
     known = np.isfinite(chosen.slope)
     own = np.where(known, np.where(chosen.begin > 0, chosen.begin, chosen.span), length)
     age = np.minimum(own, length - start).astype(np.int64)
-    most = np.inf if usual is None else _most_slope(values, rest, age, noise)
+    most = np.inf if usual is None else _most_slope(values, rest, age, noise, own_rise)
     slope, straight, eased = (
         np.minimum(np.where(known, one, 0.0), most) for one in (chosen.slope, chosen.straight, chosen.eased)
     )
@@ -189,8 +196,21 @@ def estimate(
     )
 
 
-def _most_slope(values: Floats, rest: Floats, age: Ints, noise: Floats) -> Floats:
-    """Largest slope of each series that began below its usual range: its own one, infinite for the others.
+def last_jump(values: Floats, noise: Floats) -> Ints:
+    """Block after the newest jump of each series within two and eight hours, shape (n,); 0 where there is none.
+
+    Args:
+        values: Shape (n, b).
+        noise: Shape (n,), standard deviation of a block.
+    """
+    length = values.shape[1]
+    steps = [(_step(_points(values, stride), noise), stride) for stride in STRIDES]
+    last: Ints = np.maximum.reduce([np.where(step > 0, length - (POINTS - step) * stride, 0) for step, stride in steps])
+    return np.maximum(last, 0)
+
+
+def _most_slope(values: Floats, rest: Floats, age: Ints, noise: Floats, own_rise: Bools | None) -> Floats:
+    """Largest slope of each series of `own_rise`, or that began below its usual range: its own; else infinite.
 
     On a quiet day the range falls to the series in the evening, which is no rise of the series.
     """
@@ -199,17 +219,14 @@ def _most_slope(values: Floats, rest: Floats, age: Ints, noise: Floats) -> Float
     before, below = (row_medians(np.take_along_axis(one, np.minimum(first, length - 1), 1)) for one in (values, rest))
     risen = row_medians(values[:, -_ENDS:]) - before
     own = np.maximum(np.nan_to_num(risen), 0.0) / np.maximum(age - _ENDS, 1)
-    found: Floats = np.where(below < -_BELOW_NOISE * noise, own, np.inf)
+    bounded = below < -_BELOW_NOISE * noise
+    found: Floats = np.where(bounded if own_rise is None else bounded | own_rise, own, np.inf)
     return found
 
 
 def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resolution: Floats) -> _Line:
     """A line through the newest points, after the last step among them."""
-    needed = POINTS * stride
-    window = masked[:, -needed:]
-    if window.shape[1] < needed:
-        window = np.pad(window, ((0, 0), (needed - window.shape[1], 0)), constant_values=np.nan)
-    points = row_medians(window.reshape(-1, stride)).reshape(len(window), POINTS) if stride > 1 else window
+    points = _points(masked, stride)
     inflation = np.sqrt((1 + correlation) / (1 - correlation))
     sigma = noise * inflation / np.sqrt(stride) if stride > 1 else noise * inflation
     step = _step(points, noise * np.sqrt(inflation))
@@ -228,6 +245,15 @@ def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resol
     span = np.full(len(points), POINTS * stride, np.int64)
     lines = (slope / stride, eased / stride, easing, error / stride, time_constant * stride)
     return _Line(*lines, begin=ages[0], step=ages[1], span=span)
+
+
+def _points(values: Floats, stride: int) -> Floats:
+    """Medians of as many blocks as a point has, of the newest points, shape (n, POINTS)."""
+    needed = POINTS * stride
+    window = values[:, -needed:]
+    if window.shape[1] < needed:
+        window = np.pad(window, ((0, 0), (needed - window.shape[1], 0)), constant_values=np.nan)
+    return row_medians(window.reshape(-1, stride)).reshape(len(window), POINTS) if stride > 1 else window
 
 
 def _step(points: Floats, noise: Floats) -> Ints:

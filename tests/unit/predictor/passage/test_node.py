@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
-from kernelcast.predictor.passage.node import node_medians
+from kernelcast.predictor.passage.node import beside_node, node_medians
 from kernelcast.predictor.passage.series import SeriesBlocks, Traits
 
 _DAY = 288
@@ -74,6 +74,25 @@ def test_a_leak_under_a_cache_that_is_emptied_is_seen_on_its_first_day() -> None
     probability = evaluated(values, 67_500.0, reserves=True).passage.probability[:, 3]
     assert probability[0] > 0.9
     assert probability[1:].max() < 0.05
+
+
+def test_wear_that_is_less_than_the_noise_of_hours_is_seen_over_two_days() -> None:
+    rng, blocks = np.random.default_rng(8), 2 * _DAY
+    wander = np.repeat(rng.normal(0.0, 0.5, (_GPUS, blocks // 12)), 12, axis=1)
+    values = temperatures(blocks, grown(blocks, 46.0, 0.24)) + wander
+    probability = evaluated(values, 83.5).passage.probability[:, 4]
+    assert probability[0] > 0.8
+    assert probability[1:].max() < 0.05
+
+
+def test_on_a_day_hotter_than_the_one_before_a_gpu_is_no_cooler_than_it_is() -> None:
+    """The usual high level of the node is below its present one."""
+    blocks = 2 * _DAY
+    rise = 6.0 * np.clip(np.arange(blocks) - (blocks - 24), 0, 12) / 12
+    values = temperatures(blocks, grown(blocks, 6.0, 0.3)) + rise
+    own, node = values[:1], node_medians(values, np.zeros(_GPUS, np.int64))[:1]
+    alike, _ = beside_node(own, node, np.ones(1), np.zeros(1, np.bool_))
+    assert np.nanmedian(alike[0, -6:]) >= np.median(own[0, -6:]) - 0.5
 
 
 def test_what_all_gpus_of_a_node_show_is_left_to_their_own_past() -> None:

@@ -566,3 +566,16 @@ def test_the_first_workdays_after_a_weekend_are_no_rise_from_day_to_day() -> Non
     values = working_days(4, 20, np.array([55.0, 55.0, 80.0, 80.5, 80.3]))
     worst = [highest(evaluated(values[: round(end * _HOUR)], 87.0)) for end in np.arange(72, 116, 0.5)]
     assert max(worst) < 0.4
+
+
+def beside_a_neighbour(slower: Floats) -> Floats:
+    """A kernel that a neighbour slows for eight hours of each day, by a share of its own for each day."""
+    hour = np.arange(len(slower) * 24 * _HOUR) / _HOUR
+    neighbour = np.where((hour % 24 >= 10) & (hour % 24 < 18), slower[(hour // 24).astype(np.int64)], 0.0)
+    return np.asarray((1.0 + neighbour) * (1.0 + noise(len(slower) * 24, 0.003)))
+
+
+def test_a_neighbour_that_takes_more_of_a_kernel_each_day_is_no_ageing_kernel() -> None:
+    values = beside_a_neighbour(np.array([0.0, 0.075, 0.145]))
+    worst = [highest(evaluated(values[: round(end * _HOUR)], np.nan)) for end in np.arange(58, 72.5, 0.5)]
+    assert max(worst) < 0.4
