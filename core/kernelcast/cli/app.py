@@ -202,7 +202,8 @@ def _missing_extra(name: str, error: ModuleNotFoundError) -> MissingExtraError:
 def _help_without_options(name: str, missing: MissingExtraError) -> str:
     """Help of a command whose extra is not installed: its options are in modules that cannot be imported."""
     examples = [f"  {PROGRAM} {example}" for example in examples_of(name)]
-    return "\n".join((f"Usage: {PROGRAM} {name} [OPTIONS]", "", LISTINGS[name].help, "", *examples, "", f"{missing}", ""))
+    usage = f"Usage: {PROGRAM} {name} [OPTIONS]"
+    return "\n".join((usage, "", LISTINGS[name].help, "", *examples, "", f"{missing}", ""))
 
 
 def _exit_code(end: SystemExit) -> int:
