@@ -38,16 +38,16 @@ def check_socket(path: Path, *, starts: bool = False) -> Iterator[CheckResult]:
     except OSError as error:
         yield fail(check, f"{path}: {error.strerror}", f"let the programs' users enter {path.parent}")
         return
-    error = _connection_error(path)
+    refusal = _connection_error(path)
     if not stat.S_ISSOCK(mode):
         yield fail(check, f"{path} is not a socket", "remove it and restart the exporter")
     elif denied:
         found = f"{path} ({stat.filemode(mode)}) cannot be written by user {os.getuid()}"
         yield fail(check, found, "put the user into the socket's group")
-    elif error is None:
+    elif refusal is None:
         yield ok(check, f"{path} ({stat.filemode(mode)}), an exporter listens")
-    elif not isinstance(error, ConnectionRefusedError):
-        yield fail(check, f"{path}: {error.strerror or error}", "stop what listens there, and restart the exporter")
+    elif not isinstance(refusal, ConnectionRefusedError):
+        yield fail(check, f"{path}: {refusal.strerror or refusal}", "stop what listens there, and restart the exporter")
     elif starts and not _can_be_made(path):
         yield _cannot_be_made(path)
     else:

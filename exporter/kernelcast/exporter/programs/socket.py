@@ -52,8 +52,8 @@ class ProbeSocket:
         except OSError as error:
             self._release()
             raise ConfigurationError(
-                f"probe socket {path} cannot be opened: {error.strerror or error}; name one that user {os.getuid()} can "
-                "make with --probe.socket"
+                f"probe socket {path} cannot be opened: {error.strerror or error}; name one that user {os.getuid()} "
+                "can make with --probe.socket"
             ) from error
         except ConfigurationError:
             self._release()

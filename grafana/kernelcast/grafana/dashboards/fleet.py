@@ -153,8 +153,8 @@ def programs(*, width: int = 14, height: int = 6) -> Placed:
         "Programs",
         "Programs with the most GPUs: steps a second of a rank, items a second of all ranks, the share of the peak of "
         "their GPUs that they use at least (in bf16, where they give the operations of a step), the share of a step's "
-        f"time that waits for data (red from {verdict.LARGE * 100:g} %), the share of their GPUs' time in which nothing "
-        "runs, and for how long the rank that holds up its job stands still. Where steps wait for data: "
+        f"time that waits for data (red from {verdict.LARGE * 100:g} %), the share of their GPUs' time in which "
+        "nothing runs, and for how long the rank that holds up its job stands still. Where steps wait for data: "
         f"{words.LOADER}",
         EmptyText("no program reports", liveness.GPUS),
         runbooks=("KernelcastJobStandsStill",),
