@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kernelcast.cli.early_stop import UNTIL_STOPPED, exiting_on_sigterm
-from kernelcast.cli.examples import add_examples
+from kernelcast.cli.examples import add_examples, examples_of
 from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME, report
 from kernelcast.runtime.lean_imports import import_structlog_without_rich
 from kernelcast.wire.errors import ConfigurationError, KernelcastError, MissingExtraError
@@ -176,7 +176,10 @@ def _invoke(name: str, target: str, arguments: Sequence[str]) -> int:
             add_examples(parser, name)
             parser(list(arguments), prog_name=f"{PROGRAM} {name}")
     except ModuleNotFoundError as error:
-        raise _missing_extra(name, error) from error
+        missing = _missing_extra(name, error)
+        if name not in LISTINGS or "--help" not in arguments:
+            raise missing from error
+        sys.stdout.write(_help_without_options(name, missing))
     except SystemExit as end:
         return _exit_code(end)
     return 0
@@ -194,6 +197,13 @@ def _missing_extra(name: str, error: ModuleNotFoundError) -> MissingExtraError:
         return MissingExtraError(f"{PROGRAM} {name} is not part of this installation: {module} is missing")
     extra = LISTINGS[name].extra if name in LISTINGS else "all"
     return MissingExtraError(f"{PROGRAM} {name} needs {module}: pip install '{PROGRAM}[{extra}]'")
+
+
+def _help_without_options(name: str, missing: MissingExtraError) -> str:
+    """Help of a command whose extra is not installed: its options are in modules that cannot be imported."""
+    examples = [f"  {PROGRAM} {example}" for example in examples_of(name)]
+    usage = f"Usage: {PROGRAM} {name} [OPTIONS]"
+    return "\n".join((usage, "", LISTINGS[name].help, "", *examples, "", f"{missing}", ""))
 
 
 def _exit_code(end: SystemExit) -> int:

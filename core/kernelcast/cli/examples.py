@@ -51,6 +51,11 @@ EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
 """By command; `probe` and `health` parse their arguments themselves and have their own."""
 
 
+def examples_of(name: str) -> list[str]:
+    """Examples of a command and of those below it, without the program's name."""
+    return [example for command, example in EXAMPLES.items() if command == name or command.startswith(f"{name} ")]
+
+
 def add_examples(command: Any, name: str) -> None:
     """Add its example to the help of a command and of those below it; a group shows those of all.
 
@@ -60,7 +65,7 @@ def add_examples(command: Any, name: str) -> None:
     """
     for each, child in getattr(command, "commands", {}).items():
         add_examples(child, f"{name} {each}")
-    shown = [text for key, text in EXAMPLES.items() if key == name or key.startswith(f"{name} ")]
+    shown = examples_of(name)
     if shown:
         heading = "Examples:" if len(shown) > 1 else "Example:"
         examples = (heading, *(f"kernelcast {text}" for text in shown))

@@ -28,6 +28,16 @@ IDLE_SECONDS: Final = 60.0
 IDLE_STEPS: Final = 10
 NEAR_DEGREES: Final = 5.0
 """Distance from the slowdown temperature from which a temperature is near its limit."""
+_HARDWARE_SLOWDOWN: Final = 0x08
+_SOFTWARE_THERMAL: Final = 0x20
+_HARDWARE_THERMAL: Final = 0x40
+_POWER_BRAKE: Final = 0x80
+_TROUBLE: Final = _HARDWARE_SLOWDOWN | _SOFTWARE_THERMAL | _HARDWARE_THERMAL | _POWER_BRAKE
+"""Reasons for reduced clocks that mean trouble; the power cap, 0x4, is normal under load. A hardware slowdown is set
+beside a hardware thermal slowdown and a power brake. By a software thermal slowdown the driver keeps the GPU from
+becoming too hot.
+
+Source: NVML API reference, nvmlClocksEventReasons."""
 NEAR_SECONDS: Final = 300.0
 """Median time to a limit from which a prediction is bad news, not a warning."""
 HEARTBEAT: Final = "Watchdog"
@@ -66,10 +76,22 @@ class Gpu:
         """What is wrong with it, in some words; empty where nothing is known to be."""
         if self.value(GPU_UP) == 0:
             return "bad", "does not answer"
+        mask = self.value(device.CLOCK_EVENT_REASONS) or 0.0
+        reasons = int(mask) & _TROUBLE if math.isfinite(mask) else 0
+        if reasons:
+            heat = "heat" if reasons & (_SOFTWARE_THERMAL | _HARDWARE_THERMAL) else ""
+            brake = "power brake" if reasons & _POWER_BRAKE else ""
+            words = " and ".join(filter(None, (heat, brake))) or "hardware"
+            return "warn" if reasons == _SOFTWARE_THERMAL else "bad", f"slowed by {words}"
+        return self.heat, {"bad": "at its limit", "warn": "near its limit"}.get(self.heat, "")
+
+    @property
+    def heat(self) -> Level:
+        """Whether its temperature is at the slowdown temperature, or near it."""
         temperature, limit = self.value(device.GPU_TEMP), self.value(device.SLOWDOWN_TEMP)
         if temperature is None or limit is None or temperature < limit - NEAR_DEGREES:
-            return "", ""
-        return ("bad", "at its limit") if temperature >= limit else ("warn", "near its limit")
+            return ""
+        return "bad" if temperature >= limit else "warn"
 
     @property
     def memory_mib(self) -> tuple[float | None, float | None]:
@@ -430,8 +452,12 @@ def _old_figures(picture: Picture) -> str:
 
 def _gpu_words(gpu: Gpu) -> str:
     _, words = gpu.state
+    if gpu.value(GPU_UP) == 0:
+        return words
     temperature, limit = gpu.value(device.GPU_TEMP), gpu.value(device.SLOWDOWN_TEMP)
-    return f"is {words}: {number(temperature)} of {number(limit)} °C" if words.endswith("limit") else words
+    if temperature is None or limit is None or not (gpu.heat or "heat" in words):
+        return f"is {words}"
+    return f"is {words}: {number(temperature)} of {number(limit)} °C"
 
 
 def _news_of_predictions(predictions: Sequence[Prediction]) -> list[News]:
@@ -440,10 +466,10 @@ def _news_of_predictions(predictions: Sequence[Prediction]) -> list[News]:
         crossed = prediction.crossed_seconds_ago is not None
         cause = prediction.labels.get("cause", "unknown").replace("_", " ")
         words = "is beyond its limit" if crossed else "will probably cross its limit"
-        subject = subject_of(prediction.labels)
         when = time_left(prediction.seconds_left, prediction.crossed_seconds_ago)
         near = prediction.seconds_left is not None and prediction.seconds_left <= NEAR_SECONDS
-        every_news.append(News("bad" if crossed or near else "warn", f"{subject} {words}: {cause}, {when}"))
+        text = f"{cause}, {when}: {subject_of(prediction.labels)} {words}"  # a narrow screen cuts the end
+        every_news.append(News("bad" if crossed or near else "warn", text))
     return every_news
 
 

@@ -166,7 +166,7 @@ def _gpus(picture: Picture) -> Section:
                 Cell(number(gpu.value(device.GPU_UTIL))),
                 Cell(
                     number(gpu.value(device.GPU_TEMP)),
-                    level if words.endswith("limit") else "",
+                    gpu.heat,
                     number(gpu.value(device.SLOWDOWN_TEMP)),
                 ),
                 Cell(number(power), at_limit, number(power_limit)),

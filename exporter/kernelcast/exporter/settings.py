@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from kernelcast.exporter.totals.aggregate import DEFAULT_DETAILED, DEFAULT_KERNELS, DEFAULT_RETIRE_SECONDS
-from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
+from kernelcast.runtime.settings.service import OptionName, Remedy, Section, ServiceSettings, WebSettings
 
 ALL_KERNELS: Final = "all"
 KUBELET_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
@@ -169,12 +169,13 @@ class ExporterSettings(ServiceSettings):
         float,
         Field(ge=0.1, le=3600, allow_inf_nan=False),
         Remedy("10 suits most; to see single kernels use the probe, which times each launch"),
+        OptionName("--interval"),
     ] = 10.0
     hostname: Annotated[str, Field(max_length=253)] = ""
     hostname_label: Literal["Hostname", "hostname"] = "Hostname"
-    socket_path: Path = Path("/run/kernelcast/probe.sock")
+    socket_path: Annotated[Path, OptionName("--probe.socket")] = Path("/run/kernelcast/probe.sock")
     allowed_uids: frozenset[Annotated[int, Field(ge=0)]] | None = None
-    state_directory: Path | None = Path("/var/lib/kernelcast/exporter")
+    state_directory: Annotated[Path | None, OptionName("--state.directory")] = Path("/var/lib/kernelcast/exporter")
     spool: SpoolSettings = SpoolSettings()
     standing: StandingSettings = StandingSettings()
     kernels: Annotated[
@@ -188,7 +189,7 @@ class ExporterSettings(ServiceSettings):
     nvml_timeout_seconds: Annotated[
         float, Field(ge=0.1, le=600, allow_inf_nan=False), Remedy("5 suits most; the other metrics wait no longer")
     ] = 5.0
-    to_kafka: OnOff = "on"
+    to_kafka: Annotated[OnOff, OptionName("--kafka")] = "on"
     device_metrics: Switch = "auto"
     dcgm_exporter_url: str = DCGM_EXPORTER_URL
     counters_file: Path | None = None

@@ -82,12 +82,14 @@ class StateFile:
         except BlockingIOError:
             self.close()
             raise ConfigurationError(
-                f"exporter.state_directory {directory} is used by another exporter; give each a directory of its own"
+                f"exporter.state_directory {directory} is used by another exporter; give each a directory of its own "
+                "with --state.directory"
             ) from None
         except OSError as error:
             self.close()
             raise ConfigurationError(
-                f"exporter.state_directory {directory} cannot be used: {error.strerror}; name one that can be written"
+                f"exporter.state_directory {directory} cannot be used: {error.strerror}; name one that can be written "
+                "with --state.directory"
             ) from None
         return self
 
@@ -157,7 +159,7 @@ class StateFile:
                 path=str(self.path),
                 error=str(error),
                 lost="all totals: they begin again at 0, should the exporter end before the next save",
-                remedy="free space, or name another exporter.state_directory",
+                remedy="free space, or name another directory with --state.directory",
             )
             self._discard()
             return

@@ -14,7 +14,7 @@ from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.forecasting.deep.settings import DeepSettings
 from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.prometheus import split_address
-from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
+from kernelcast.runtime.settings.service import OptionName, Remedy, Section, ServiceSettings, WebSettings
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.tuning.policy import Mode, Policy, check_policy
 
@@ -194,7 +194,7 @@ class PrometheusSettings(Section):
             these win over the table of the package.
     """
 
-    url: Annotated[str, AfterValidator(_must_be_http)] = ""
+    url: Annotated[str, AfterValidator(_must_be_http), OptionName("--prometheus")] = ""
     without_kafka: bool = False
     matchers: str = ""
     delay_seconds: Annotated[float, Field(ge=0, le=3600)] = 5.0
@@ -206,7 +206,7 @@ class PrometheusSettings(Section):
     key_file: Path | None = None
     tenant: str = ""
     proxy: bool = False
-    alertmanager_url: Annotated[str, AfterValidator(_must_be_http)] = ""
+    alertmanager_url: Annotated[str, AfterValidator(_must_be_http), OptionName("--alertmanager")] = ""
     slowdown_temperatures: dict[str, Annotated[float, Field(gt=0, lt=200)]] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -81,6 +81,16 @@ def test_exit_codes_and_messages(
     assert words in capsys.readouterr().err
 
 
+def test_help_of_a_command_without_its_extra_says_what_it_does_and_how_to_get_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("bridge", "--help") == 0
+    printed = capsys.readouterr().out
+    assert app.LISTINGS["bridge"].help in printed
+    assert "  kernelcast bridge --kafka.bootstrap-servers kafka-1:9092" in printed
+    assert "kernelcast bridge needs no_such_dependency: pip install 'kernelcast[bridge]'" in printed
+
+
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",), ("help",)])
 def test_help_lists_every_command_even_if_its_extra_is_missing(
     capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]

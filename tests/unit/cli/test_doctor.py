@@ -1,6 +1,5 @@
 """`kernelcast doctor`: each check with a machine made up for it."""
 
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kernelcast.cli.app import run
-from kernelcast.cli.doctor import broker, gpu, node, software, surroundings
+from kernelcast.cli.doctor import broker, command, gpu, node, software, surroundings
 from kernelcast.cli.doctor.result import CheckLevel, CheckResult
 from kernelcast.exporter.state import StateFile
 from kernelcast.runtime.kafka.admin import TopicState
@@ -172,25 +171,6 @@ def test_a_driver_that_fails_at_the_end_leaves_the_findings() -> None:
     assert levels(list(gpu.check_gpu(load))) == [CheckLevel.OK, CheckLevel.OK]
 
 
-def test_the_probes_socket_is_judged(tmp_path: Path) -> None:
-    path = tmp_path / "probe.sock"
-    absent = list(node.check_socket(path))
-    no_folder = list(node.check_socket(tmp_path / "none" / "probe.sock"))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
-        listening.bind(str(path))
-        there = list(node.check_socket(path))
-    path.unlink()
-    path.touch()
-    file = list(node.check_socket(path))
-
-    assert levels([*absent, *no_folder, *there, *file]) == [
-        CheckLevel.WARN,
-        CheckLevel.WARN,
-        CheckLevel.OK,
-        CheckLevel.FAIL,
-    ]
-
-
 def test_passwords_without_tls_are_warned_of_and_a_broken_file_fails(tmp_path: Path) -> None:
     file = tmp_path / "web.yml"
     file.write_text("basic_auth_users: {p: $2y$10$XYi5Y4lmK.6zWA4xjBUYTOSDJXX3xPAUkRS9qN7wvUEl6kzMcTzhW}\n")
@@ -250,10 +230,20 @@ def test_a_state_directory_that_the_exporter_cannot_use_is_refused_in_the_same_w
         with pytest.raises(ConfigurationError) as refused:
             StateFile(directory).open()
         (found,) = surroundings.check_directory(
-            "state directory", directory, needed_bytes=0, without="", setting="exporter.state_directory"
+            "state directory",
+            directory,
+            needed_bytes=0,
+            without="",
+            setting="exporter.state_directory",
+            remedy="name one that can be written with --state.directory",
         )
         assert f"{found.found}; {found.remedy}" == str(refused.value)
         assert found.wrong_settings
+
+
+def test_an_option_that_the_exporter_refuses_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--kafka", "of"]) == 2
+    assert capsys.readouterr().err.startswith("kernelcast: --kafka is of; it must be one of 'on' or 'off'")
 
 
 @pytest.mark.parametrize("way", ["option", "file"])
@@ -266,6 +256,7 @@ def test_a_node_without_kafka_is_not_asked_for_one(
     monkeypatch.setattr(broker, "check_broker", asked)
     monkeypatch.setattr(gpu, "check_gpu", list)
     monkeypatch.setattr(gpu, "check_cupti", list)
+    monkeypatch.setattr(command, "_check_node", lambda *_, **__: [])
     config = tmp_path / "kernelcast.yaml"
     config.write_text("exporter: {to_kafka: off}\n")
 

@@ -40,6 +40,8 @@ def test_of_a_bridge_that_compiles_the_progress_says_so_and_counts_the_parts(tmp
     with log.open("a") as bridge:
         bridge.write('logger=bridge event="compiling, as these parts have no machine code on disk"\n')
         bridge.flush()
-        assert _compiled(log) == ": it compiles machine code, once on a machine"
+        assert _compiled(log) == "compiles, once on a machine"
         bridge.write("logger=bridge event=compiled part=decoder done=1/3 seconds=23.5\n")
-    assert _compiled(log) == ": it compiles machine code, once on a machine; 1 of 3 parts are compiled"
+    assert _compiled(log) == "compiles, once on a machine: 1 of 3 parts"
+    line = "step 3 of 5, 112 s: the predictor compiles, once on a machine: 1 of 3 parts"
+    assert len(line) < 80, "a terminal shows all of it"

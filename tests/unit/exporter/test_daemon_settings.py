@@ -74,7 +74,7 @@ def test_yamls_bare_on_and_off_are_switches(tmp_path: Path, written: str, meant:
 
 
 def test_an_interval_that_is_too_short_is_refused_with_a_remedy() -> None:
-    with pytest.raises(ConfigurationError, match=r"interval_seconds is 0\.01.*0\.1.*probe"):
+    with pytest.raises(ConfigurationError, match=r"^--interval is 0\.01.*0\.1.*probe"):
         settings(interval_seconds=0.01)
 
 
@@ -84,7 +84,7 @@ def test_an_interval_that_is_too_short_is_refused_with_a_remedy() -> None:
     ids=str,
 )
 def test_values_that_cannot_be_are_refused(flags: dict[str, object]) -> None:
-    with pytest.raises(ConfigurationError, match=f"^{next(iter(flags))} is "):
+    with pytest.raises(ConfigurationError, match=f"^--{next(iter(flags)).replace('_', '-')} is "):
         settings(**flags)
 
 

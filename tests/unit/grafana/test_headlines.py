@@ -3,6 +3,9 @@
 import re
 from typing import Any
 
+import promql_parser
+from tests.unit.grafana.queries import boards, panels, parse, without_variables
+
 from kernelcast.grafana.dashboards import events, fleet, forecasts, headlines
 from kernelcast.grafana.dashboards.hardware import trouble
 from kernelcast.grafana.model.panels import Placed
@@ -54,3 +57,27 @@ def test_an_alert_about_many_kernels_is_one_row_one_mark_and_counts_once() -> No
     for expr in (mark, count, rows):
         assert re.search(r"by \(alertname, (severity, )?Hostname, gpu, program\) \(ALERTS", expr), expr
         assert "kernel" not in expr
+
+
+def test_steps_a_second_are_those_of_a_rank_and_only_items_are_summed_over_ranks() -> None:
+    """A program of 4 ranks with steps of 250 ms had 16 steps a second."""
+    aggregations: dict[str, set[str]] = {
+        "kernelcast_program_steps_total": set(),
+        "kernelcast_program_items_total": set(),
+    }
+
+    def visit(node: Any) -> None:
+        if isinstance(node, promql_parser.AggregateExpr) and isinstance(node.expr, promql_parser.Call):
+            by_rank = node.modifier is not None and "rank" in node.modifier.labels
+            for metric, _ in parse(node.expr.prettify()).selectors:
+                aggregations.get(metric, set()).add("by rank" if by_rank else str(node.op))
+
+    for board in boards().values():
+        for panel in panels(board):
+            for target in panel.get("targets", ()):
+                if "kernelcast_program_" in target.get("expr", ""):
+                    promql_parser.walk(promql_parser.parse(without_variables(target["expr"])), visit)
+    assert aggregations == {
+        "kernelcast_program_steps_total": {"avg", "by rank"},
+        "kernelcast_program_items_total": {"sum"},
+    }

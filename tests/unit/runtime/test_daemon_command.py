@@ -87,8 +87,8 @@ def test_a_configuration_error_exits_with_2_and_one_line_for_each_problem() -> N
 
     assert refused.exit_code == 2
     assert [line.partition(";")[0] for line in refused.stderr.splitlines()] == [
-        "kernelcast: log.level is loud (command line)",
-        "kernelcast: web.listen_address is nowhere (command line)",
+        "kernelcast: --log.level is loud",
+        "kernelcast: --web.listen-address is nowhere",
     ]
 
 

@@ -212,6 +212,41 @@ def test_a_gpu_above_its_limit_is_named() -> None:
     assert "at its limit" in drawn(picture(hot.replace("GPU_TEMP{", "GPU_TEMP_CELSIUS{")))
 
 
+@pytest.mark.parametrize(
+    ("reasons", "level", "words"),
+    [
+        (0x48, "bad", "slowed by heat"),
+        (0x20, "warn", "slowed by heat"),
+        (0x88, "bad", "slowed by power brake"),
+        (0xC8, "bad", "slowed by heat and power brake"),
+        (0x08, "bad", "slowed by hardware"),
+        (0x04, "warn", "near its limit"),
+        ("NaN", "warn", "near its limit"),
+    ],
+)
+def test_a_gpu_at_reduced_clocks_has_the_reason_as_its_alert_does(reasons: int | str, level: str, words: str) -> None:
+    """Bits of NVML's nvmlClocksEventReasons; 0x4 is the power cap, which is normal under load."""
+    page = f"DCGM_FI_DEV_GPU_TEMP{{{GPU}}} 91\nDCGM_FI_DEV_SLOWDOWN_TEMP{{{GPU}}} 92\n"
+    shown = picture(f"{page}DCGM_FI_DEV_CLOCKS_EVENT_REASONS{{{GPU}}} {reasons}\n")
+    (gpu,) = shown.gpus
+    assert gpu.state == (level, words)
+    assert [(news.level, news.text) for news in shown.news] == [(level, f"n0 GPU 1 is {words}: 91 of 92 °C")]
+    assert words in drawn(shown)
+
+
+def test_a_slowed_gpu_whose_temperature_is_not_known_has_none_in_its_news() -> None:
+    (news,) = picture(f"DCGM_FI_DEV_CLOCKS_EVENT_REASONS{{{GPU}}} 64\n").news
+    assert news.text == "n0 GPU 1 is slowed by heat"
+
+
+def test_a_narrow_screen_shows_the_cause_and_the_time_of_a_prediction() -> None:
+    labels = 'Hostname="sim-node-0000",gpu="1",metric="DCGM_FI_DEV_GPU_TEMP",cause="thermal"'
+    left = f'kernelcast_degradation_time_to_threshold_seconds{{{labels},quantile="0.5"}} 240\n'
+    page = f'kernelcast_degradation_probability_ratio{{{labels},horizon="5m"}} 0.9\n{left}'
+    (_, line, *_) = drawn(picture(BRIDGE + UP + PREDICTOR + page), width=80, height=12).splitlines()
+    assert "thermal, in 4 min: sim-node-0000 GPU 1 DCGM_FI_DEV_GPU_TEMP" in line
+
+
 def test_what_has_crossed_its_limit_stays_in_the_list() -> None:
     labels = '{Hostname="n0",gpu="1",metric="DCGM_FI_DEV_GPU_TEMP",cause="thermal"'
     page = f'kernelcast_degradation_probability_ratio{labels},horizon="5m"}} 1\n'

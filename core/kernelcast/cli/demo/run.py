@@ -264,7 +264,9 @@ class Demo:
         deadline = time.monotonic() + READY_SECONDS
         while not self._is_ready(name, deadline) and not shutdown.requested:
             compiled = _compiled(self.workspace.log(name))
-            progress.report(number, _STEPS, f"waiting until the {name} is ready{compiled}")
+            progress.report(
+                number, _STEPS, f"the {name} {compiled}" if compiled else f"waiting until the {name} is ready"
+            )
             shutdown.wait(0.1)
 
     def _is_ready(self, name: str, deadline: float) -> bool:
@@ -299,13 +301,13 @@ class Demo:
 
 
 def _compiled(log: Path) -> str:
-    """What a service's log says of the machine code that it compiles; empty where it compiles none."""
+    """What a service's log says of the machine code that it compiles, in few words; empty where it compiles none."""
     text = log.read_text(errors="replace")
     if 'event="compiling' not in text:
         return ""
     done = re.findall(r" done=(\d+)/(\d+)", text)
-    parts = f"; {done[-1][0]} of {done[-1][1]} parts are compiled" if done else ""
-    return f": it compiles machine code, once on a machine{parts}"
+    parts = f": {done[-1][0]} of {done[-1][1]} parts" if done else ""
+    return f"compiles, once on a machine{parts}"
 
 
 def _log_end(child: DemoProcess) -> str:

@@ -44,12 +44,19 @@ def doctor(  # noqa: PLR0913  its options
         str | None,
         typer.Option("--kafka", metavar="on|off", help="Whether the exporter writes to Kafka, as its own option."),
     ] = None,
+    listen_address: Annotated[
+        str | None,
+        typer.Option("--web.listen-address", metavar="HOST:PORT", help="Where the exporter serves its page."),
+    ] = None,
     web_config_file: Annotated[
-        Path | None, typer.Option("--web.config.file", metavar="FILE", help="Web configuration file to check.")
+        str | None, typer.Option("--web.config.file", metavar="FILE", help="Web configuration file to check.")
     ] = None,
     socket: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--probe.socket", metavar="PATH", envvar="KERNELCAST_SOCKET", help="The exporter's socket."),
+    ] = None,
+    state_directory: Annotated[
+        str | None, typer.Option("--state.directory", metavar="DIR", help="The exporter's directory of totals.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     probe_clock: Annotated[
@@ -57,10 +64,18 @@ def doctor(  # noqa: PLR0913  its options
     ] = True,
 ) -> None:
     """Check this machine and say what to do; exits with 1 if something will not work, with 2 if Kafka refuses us."""
-    _check_as_exporter(config)
+    is_installed = all(map(find_spec, software.EXTRAS["exporter"]))
+    if is_installed:
+        _check_as_exporter(config, to_kafka)
     flags = {"kafka.bootstrap_servers": bootstrap_servers}
     kafka = load("doctor", DoctorSettings, path=config, flags=flags, environ=os.environ).kafka
-    own = {"socket_path": str(socket) if socket is not None else None, "to_kafka": to_kafka}
+    own = {
+        "web.listen_address": listen_address,
+        "web.config_file": web_config_file,
+        "socket_path": socket,
+        "state_directory": state_directory,
+        "to_kafka": to_kafka,
+    }
     node_settings = load("exporter", NodeSettings, path=config, flags=own, environ=os.environ)
 
     def checks() -> Iterator[CheckResult]:
@@ -73,8 +88,8 @@ def doctor(  # noqa: PLR0913  its options
             yield from broker.check_broker(kafka, probe_clock=probe_clock)
         else:
             yield ok("kafka", "is not used: the exporter's to_kafka is off")
-        yield from _check_node(node_settings)
-        yield from node.check_web_config(web_config_file)
+        yield from _check_node(node_settings, is_installed=is_installed)
+        yield from node.check_web_config(node_settings.web.config_file)
         yield from software.check_tools()
 
     findings = list(checks()) if as_json else _shown(checks())
@@ -85,39 +100,55 @@ def doctor(  # noqa: PLR0913  its options
         raise typer.Exit(EXIT_CONFIGURATION if any(finding.wrong_settings for finding in failed) else EXIT_RUN_TIME)
 
 
-def _check_as_exporter(config: Path | None) -> None:
-    """Let the exporter check its settings, where it is installed; it prints what it refuses.
+def _check_as_exporter(config: Path | None, to_kafka: str | None) -> None:
+    """Let the exporter check its settings; it prints what it refuses.
 
     Raises:
         typer.Exit: It refuses them.
     """
-    if all(map(find_spec, software.EXTRAS["exporter"])):
-        with redirect_stdout(io.StringIO()):
-            code = run(["exporter", "--check-config", *(["--config", str(config)] if config is not None else [])])
-        if code:
-            raise typer.Exit(code)
+    options = {"--config": config, "--kafka": to_kafka}
+    given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    with redirect_stdout(io.StringIO()):
+        code = run(["exporter", "--check-config", *given])
+    if code:
+        raise typer.Exit(code)
 
 
-def _check_node(node_settings: NodeSettings) -> Iterator[CheckResult]:
-    """The exporter's surroundings, as its settings name them."""
-    yield from node.check_socket(node_settings.socket_path)
+def _check_node(node_settings: NodeSettings, *, is_installed: bool) -> Iterator[CheckResult]:
+    """The exporter's surroundings, as its settings name them.
+
+    Where it is installed and none listens, this user is to start it: what would end it then is a failure. The files of
+    one that runs are its own user's.
+    """
+    runs = node.is_listening(node_settings.socket_path)
+    starts = is_installed and not runs
+    yield from node.check_socket(node_settings.socket_path, starts=starts)
+    if is_installed:
+        yield from node.check_listen_address(node_settings.web.listen_address, starts=starts)
     yield from surroundings.check_dcgm_exporter(node_settings.dcgm_exporter_url)
     yield from surroundings.check_kubelet(node_settings.pod_resources_socket)
     yield from surroundings.check_jobs(node_settings.job_mapping_directory)
     if node_settings.tpu != "off":
         yield from surroundings.check_tpu(node_settings.tpu_ports)
+    state, spool = node_settings.state_directory, node_settings.spool_directory
     yield from surroundings.check_directory(
         "state directory",
-        node_settings.state_directory,
+        state,
         needed_bytes=STATE_BYTES,
         without="a crash resets every counter; set exporter.state_directory",
-        setting="exporter.state_directory" if "state_directory" in node_settings.model_fields_set else "",
+        setting="exporter.state_directory" if starts else "",
+        remedy="name one that can be written with --state.directory",
     )
+    if not node_settings.to_kafka:
+        return
+    is_below = spool is not None and state in spool.parents  # then the result of the state's directory says it
     yield from surroundings.check_directory(
         "spool",
-        node_settings.spool_directory,
+        spool,
         needed_bytes=node_settings.spool.max_bytes,
         without="what does not fit into memory while Kafka is away is lost; set exporter.spool.directory",
+        setting="exporter.spool.directory" if starts and not is_below else "",
+        remedy="name one that can be written, or null to keep nothing on disk",
     )
 
 

@@ -1,43 +1,99 @@
-"""Checks of this machine for exporter and probes: the socket between them, and the web configuration file."""
+"""Checks of this machine for exporter and probes: the socket between them, the web address and configuration file."""
 
+import errno
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from kernelcast.cli.doctor.result import CheckResult, fail, ok, warn
+from kernelcast.cli.doctor.result import CheckLevel, CheckResult, fail, ok, warn
 from kernelcast.runtime.web.config import read_web_config
+from kernelcast.runtime.web.server import bind
 from kernelcast.wire.errors import ConfigurationError
 
+_CONNECT_SECONDS: Final = 2.0
 
-def check_socket(path: Path) -> Iterator[CheckResult]:
-    """Whether programs can reach the exporter here."""
-    folder = path.parent
+
+def is_listening(path: Path) -> bool:
+    """Whether an exporter accepts connections on its socket."""
+    return _connection_error(path) is None
+
+
+def check_socket(path: Path, *, starts: bool = False) -> Iterator[CheckResult]:
+    """Whether programs can reach the exporter here.
+
+    Args:
+        path: The exporter's socket.
+        starts: Whether this user is to start the exporter, which ends if it cannot make the socket.
+    """
+    check, start = "probe socket", "start `kernelcast exporter` on this machine"
     try:
         mode = path.stat().st_mode
+        denied = not os.access(path, os.W_OK)
     except FileNotFoundError:
-        if folder.is_dir():
-            yield warn("probe socket", f"{path} is not there", "start `kernelcast exporter` on this machine")
-        else:
-            yield warn(
-                "probe socket",
-                f"{folder} is not there",
-                f"start `kernelcast exporter`; it makes {folder} where it may, else make it for the exporter's user",
-            )
+        yield _cannot_be_made(path) if starts and not _can_be_made(path) else warn(check, f"{path} is not there", start)
         return
     except OSError as error:
-        yield fail("probe socket", f"{path}: {error.strerror}", f"let the programs' users enter {folder}")
+        yield fail(check, f"{path}: {error.strerror}", f"let the programs' users enter {path.parent}")
         return
+    refusal = _connection_error(path)
     if not stat.S_ISSOCK(mode):
-        yield fail("probe socket", f"{path} is not a socket", "remove it and restart the exporter")
-    elif not os.access(path, os.W_OK):
-        yield fail(
-            "probe socket",
-            f"{path} ({stat.filemode(mode)}) cannot be written by user {os.getuid()}",
-            "put the user into the socket's group",
-        )
+        yield fail(check, f"{path} is not a socket", "remove it and restart the exporter")
+    elif denied:
+        found = f"{path} ({stat.filemode(mode)}) cannot be written by user {os.getuid()}"
+        yield fail(check, found, "put the user into the socket's group")
+    elif refusal is None:
+        yield ok(check, f"{path} ({stat.filemode(mode)}), an exporter listens")
+    elif not isinstance(refusal, ConnectionRefusedError):
+        yield fail(check, f"{path}: {refusal.strerror or refusal}", "stop what listens there, and restart the exporter")
+    elif starts and not _can_be_made(path):
+        yield _cannot_be_made(path)
     else:
-        yield ok("probe socket", f"{path} ({stat.filemode(mode)})")
+        yield warn(check, f"{path} was left behind by an exporter that has ended: nobody listens", start)
+
+
+def _connection_error(path: Path) -> OSError | None:
+    """The error of an attempt to connect, as a program makes one; None after a success."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as attempt:
+        attempt.settimeout(_CONNECT_SECONDS)
+        try:
+            attempt.connect(str(path))
+        except OSError as error:
+            return error
+    return None
+
+
+def _can_be_made(path: Path) -> bool:
+    """Whether this user may make a file, and the directories above it."""
+    nearest = next((parent for parent in path.parents if os.access(parent, os.F_OK)), Path("/"))
+    return os.access(nearest, os.W_OK | os.X_OK)
+
+
+def _cannot_be_made(path: Path) -> CheckResult:
+    found = f"probe socket {path} cannot be opened: {os.strerror(errno.EACCES)}"
+    remedy = f"name one that user {os.getuid()} can make with --probe.socket"
+    return CheckResult("probe socket", CheckLevel.FAIL, found, remedy, wrong_settings=True)
+
+
+def check_listen_address(address: str, *, starts: bool) -> Iterator[CheckResult]:
+    """Whether the exporter can serve its page at an address.
+
+    Args:
+        address: `HOST:PORT` or `:PORT`.
+        starts: Whether an exporter is to be started; else one runs, and may have the port.
+    """
+    try:
+        bind(address).close()
+    except ConfigurationError as error:
+        found, _, remedy = str(error).rpartition("; ")
+        if starts:
+            yield CheckResult("web address", CheckLevel.FAIL, found, remedy, wrong_settings=True)
+        else:
+            yield ok("web address", f"{address} is in use, and an exporter runs here")
+    else:
+        yield ok("web address", f"{address} is free")
 
 
 def check_web_config(path: Path | None) -> Iterator[CheckResult]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from pydantic import ConfigDict
 
-from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Section
+from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Section, WebSettings
 
 DEFAULT_SOCKET: Final = Path("/run/kernelcast/probe.sock")
 KUBELET_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
@@ -33,6 +33,7 @@ class NodeSettings(Section):
 
     model_config = ConfigDict(extra="ignore")
 
+    web: WebSettings = WebSettings(listen_address=":19400")
     to_kafka: bool = True
     socket_path: Path = DEFAULT_SOCKET
     state_directory: Path | None = Path("/var/lib/kernelcast/exporter")

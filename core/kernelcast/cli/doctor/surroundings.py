@@ -133,7 +133,7 @@ def check_dcgm_exporter(url: str, *, fetch: Fetch | None = None) -> Iterator[Che
 
 
 def check_directory(
-    check: str, directory: Path | None, *, needed_bytes: int, without: str, setting: str = ""
+    check: str, directory: Path | None, *, needed_bytes: int, without: str, setting: str = "", remedy: str = ""
 ) -> Iterator[CheckResult]:
     """Check that a directory of the exporter can be written, and that its disk has room.
 
@@ -142,7 +142,8 @@ def check_directory(
         directory: The directory, which need not exist; None if it is switched off.
         needed_bytes: Largest size of its content.
         without: Consequence of switching it off.
-        setting: The setting that names it, where the exporter does not start without it.
+        setting: The setting that names it, where the exporter that is to start would end without it.
+        remedy: What to do then, in the exporter's words.
     """
     if directory is None:
         yield warn(check, "switched off", without)
@@ -153,7 +154,7 @@ def check_directory(
         if setting:
             code = errno.EACCES if nearest.is_dir() else errno.EEXIST if nearest == directory else errno.ENOTDIR
             found = f"{setting} {directory} cannot be used: {os.strerror(code)}"
-            yield CheckResult(check, CheckLevel.FAIL, found, "name one that can be written", wrong_settings=True)
+            yield CheckResult(check, CheckLevel.FAIL, found, remedy, wrong_settings=True)
             return
         remedy = f"make {directory} for the exporter's user (the systemd unit does), or run this check as that user"
         yield warn(check, f"{directory}: user {os.getuid()} cannot write to {nearest}", remedy)

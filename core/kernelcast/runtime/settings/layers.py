@@ -28,6 +28,13 @@ SECTIONS: Final = frozenset({*SHARED_SECTIONS, "exporter", "bridge", "predictor"
 ENVIRONMENT_PREFIX: Final = "KERNELCAST_"
 
 
+@dataclass(frozen=True, slots=True)
+class OptionName:
+    """Name of the option that gives a setting, if it is not the setting's; part of the field's annotation."""
+
+    text: str
+
+
 @dataclass(slots=True)
 class Layers:
     """Values merged from all sources.
@@ -97,7 +104,7 @@ def gather(
     for dotted, given in flags.items():
         if given is not None:
             keys = tuple(dotted.split("."))
-            layers.put(keys, _typed(model, keys, given), name=dotted, source="command line")
+            layers.put(keys, _typed(model, keys, given), name=_option(model, keys), source="")
     return layers
 
 
@@ -155,6 +162,13 @@ def _put_section(layers: Layers, model: type[BaseModel], keys: Keys, content: An
     for key, value in content.items():
         if value is not None or _may_be_null(field_at(model, (*keys, str(key)))):
             layers.put((*keys, str(key)), value, name=f"{name}.{key}", source=source)
+
+
+def _option(model: type[BaseModel], keys: Keys) -> str:
+    """The option that gives a setting: `--log.level` for `log.level`, unless the field names another."""
+    info = field_at(model, keys)
+    named = (item.text for item in (info.metadata if info is not None else ()) if isinstance(item, OptionName))
+    return next(named, f"--{'.'.join(keys).replace('_', '-')}")
 
 
 def _may_be_null(info: FieldInfo | None) -> bool:

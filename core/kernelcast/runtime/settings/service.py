@@ -11,17 +11,17 @@ port::
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from kernelcast.runtime.settings.layers import gather
+from kernelcast.runtime.settings.layers import OptionName, gather
 from kernelcast.runtime.settings.listen import MAX_PORT, parse_listen_address
 from kernelcast.runtime.settings.masking import is_secret, mask
 from kernelcast.runtime.settings.problems import Remedy, explain
 from kernelcast.wire.errors import ConfigurationError
 
-__all__ = ["KafkaSettings", "LogSettings", "Remedy", "Section", "ServiceSettings", "WebSettings", "load"]
+__all__ = ["KafkaSettings", "LogSettings", "OptionName", "Remedy", "Section", "ServiceSettings", "WebSettings", "load"]
 
 _BROKER: Final = re.compile(r"(\w+://)?(\[[\da-fA-F:.]+\]|[^\s:/\[\]]+)(:(?P<port>[0-9]{1,5}))?")
 """As librdkafka reads one; it takes a port that is no number for 0, and retries."""
@@ -72,7 +72,7 @@ class WebSettings(Section):
     """
 
     listen_address: str
-    config_file: Path | None = None
+    config_file: Annotated[Path | None, OptionName("--web.config.file")] = None
 
     @field_validator("listen_address")
     @classmethod

@@ -226,15 +226,8 @@ class WebServer:
         return context
 
     def _bind(self) -> socket.socket:
-        host, port = parse_listen_address(self._settings.listen_address)
-        try:
-            listener = _listener(host, port, unread_seconds=self.unread_seconds)
-        except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is empty or too long
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise ConfigurationError(
-                f"web.listen_address is {self._settings.listen_address}; it cannot be bound: "
-                f"{reason}; choose another with --web.listen-address"
-            ) from None
+        host, _ = parse_listen_address(self._settings.listen_address)
+        listener = bind(self._settings.listen_address, unread_seconds=self.unread_seconds)
         self._bound = listener.getsockname()[:2]
         self.address = format_address(host or "127.0.0.1", self._bound[1])
         return listener
@@ -314,6 +307,26 @@ def _with_threads(healthy: Check) -> Check:
         return (False, reason) if reason else healthy()
 
     return check
+
+
+def bind(address: str, *, unread_seconds: float = UNREAD_SECONDS) -> socket.socket:
+    """Bind a listening socket.
+
+    Args:
+        address: `HOST:PORT`, or `:PORT` for every interface.
+        unread_seconds: Time in which a client must read more of its answer; Linux only.
+
+    Raises:
+        ConfigurationError: The address is in use, or is none of this machine.
+    """
+    host, port = parse_listen_address(address)
+    try:
+        return _listener(host, port, unread_seconds=unread_seconds)
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is empty or too long
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigurationError(
+            f"web.listen_address is {address}; it cannot be bound: {reason}; choose another with --web.listen-address"
+        ) from None
 
 
 def _listener(host: str, port: int, *, unread_seconds: float = UNREAD_SECONDS) -> socket.socket:

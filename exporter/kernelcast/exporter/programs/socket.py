@@ -52,7 +52,8 @@ class ProbeSocket:
         except OSError as error:
             self._release()
             raise ConfigurationError(
-                f"probe socket {path} cannot be opened: {error}; give another path or more rights"
+                f"probe socket {path} cannot be opened: {error.strerror or error}; name one that user {os.getuid()} "
+                "can make with --probe.socket"
             ) from error
         except ConfigurationError:
             self._release()
@@ -82,7 +83,7 @@ class ProbeSocket:
             return
         if not stat.S_ISSOCK(found.st_mode):
             raise ConfigurationError(
-                f"probe socket {self._path} is a file that is no socket; remove it or give another path"
+                f"probe socket {self._path} is a file that is no socket; remove it, or name another with --probe.socket"
             )
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as attempt:
             attempt.setblocking(False)
@@ -110,7 +111,8 @@ class ProbeSocket:
 
     def _taken(self) -> ConfigurationError:
         return ConfigurationError(
-            f"probe socket {self._path} belongs to a daemon that is running; stop it, or give another path"
+            f"probe socket {self._path} belongs to a daemon that is running; stop it, or name another with "
+            "--probe.socket"
         )
 
     def _release(self) -> None:

@@ -8,7 +8,7 @@ import typer
 from pydantic import BeforeValidator, Field
 
 from kernelcast.exporter.totals.aggregate import DEFAULT_KERNELS
-from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Remedy, Section
+from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, OptionName, Remedy, Section
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.identity import PROGRAM_PATTERN
 
@@ -38,7 +38,10 @@ class RunSettings(Section):
     kafka: KafkaSettings = KafkaSettings()
     log: LogSettings = LogSettings(level="warning")
     interval_seconds: Annotated[
-        float, Field(ge=MIN_INTERVAL_SECONDS, le=3600, allow_inf_nan=False), Remedy("1 second suits most")
+        float,
+        Field(ge=MIN_INTERVAL_SECONDS, le=3600, allow_inf_nan=False),
+        Remedy("1 second suits most"),
+        OptionName("--interval"),
     ] = 1.0
     kernels: Annotated[Annotated[int, Field(ge=1)] | None, _none_for(ALL), Remedy("give a number, or all")] = (
         DEFAULT_KERNELS

@@ -31,7 +31,7 @@ from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
 from kernelcast.runtime import logging
 from kernelcast.runtime.command import command
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings.service import load
+from kernelcast.runtime.settings.service import OptionName, load
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
@@ -68,7 +68,7 @@ class SimulateSettings(RunSettings):
     seed: int = 0
     fault: list[str] = Field(default_factory=list)
     background: list[str] = Field(default_factory=list)
-    duration_seconds: Annotated[float, Field(gt=0)] | None = None
+    duration_seconds: Annotated[Annotated[float, Field(gt=0)] | None, OptionName("--duration")] = None
 
     def simulation(self) -> SimulationSettings:
         """Settings of the simulation.

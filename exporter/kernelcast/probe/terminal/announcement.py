@@ -4,6 +4,8 @@ The first line is written once the program has made a step or used a GPU, and th
 the failure of an exporter beside the program that comes later is a line of its own. Each is written once.
 """
 
+import errno
+import os
 from collections.abc import Callable
 from math import inf
 from time import monotonic
@@ -20,6 +22,8 @@ LOOK_SECONDS: Final = 0.25
 CUPTI_COST: Final = "a training step of a small GPT took 1.10 of its time with it on an H100"
 REFUSES: Final = "the exporter refuses this program"
 NO_EXPORTER: Final = "no exporter runs beside the program"
+_DENIED: Final = os.strerror(errno.EACCES)
+"""Reason of a failed attempt to connect where a file's mode forbids it, whether or not an exporter runs."""
 
 
 class Announcement:
@@ -111,11 +115,18 @@ def place(situation: Situation) -> str:
         return "the exporter beside it has not begun yet; programs of a few seconds end before it has"
     if situation.is_connected:
         return f"the exporter at {path} has it"
+    return _not_connected(situation)
+
+
+def _not_connected(situation: Situation) -> str:
+    path, beside = situation.socket_path, "one beside the program: kernelcast probe --standalone"
     reason = f" ({situation.failure})" if situation.failure else ""
-    return (
-        f"found no exporter at {path}{reason}: start `kernelcast exporter` on this node, or one beside the program: "
-        "kernelcast probe --standalone"
-    )
+    if situation.failure == _DENIED:
+        return (
+            f"user {os.getuid()} may not connect to {path}{reason}: let this user enter its directory and write to the "
+            f"socket, or start {beside}"
+        )
+    return f"found no exporter at {path}{reason}: start `kernelcast exporter` on this node, or {beside}"
 
 
 def _remedy(situation: Situation, reason: str) -> str:

@@ -151,10 +151,11 @@ def programs(*, width: int = 14, height: int = 6) -> Placed:
     """The programs, those with the most GPUs first."""
     text = PanelText(
         "Programs",
-        "Programs with the most GPUs: speed, the share of the peak of their GPUs that they use at least (in bf16, "
-        "where they give the operations of a step), the share of a step's time that waits for data (red from "
-        f"{verdict.LARGE * 100:g} %), the share of their GPUs' time in which nothing runs, and for how long the rank "
-        f"that holds up its job stands still. Where steps wait for data: {words.LOADER}",
+        "Programs with the most GPUs: steps a second of a rank, items a second of all ranks, the share of the peak of "
+        "their GPUs that they use at least (in bf16, where they give the operations of a step), the share of a step's "
+        f"time that waits for data (red from {verdict.LARGE * 100:g} %), the share of their GPUs' time in which "
+        "nothing runs, and for how long the rank that holds up its job stands still. Where steps wait for data: "
+        f"{words.LOADER}",
         EmptyText("no program reports", liveness.GPUS),
         runbooks=("KernelcastJobStandsStill",),
     )
@@ -167,7 +168,8 @@ def programs(*, width: int = 14, height: int = 6) -> Placed:
         for phase in ((), ('phase="data"',))
     )
     speeds = (
-        f"sum by (program) ({promql.rate(promql.series(row, free=_PROGRAM))})" for row in (kernel.STEPS, kernel.ITEMS)
+        f"{over_ranks} by (program) ({promql.rate(promql.series(row, free=_PROGRAM))})"
+        for over_ranks, row in (("avg", kernel.STEPS), ("sum", kernel.ITEMS))
     )
     each = f"max by (program) ({promql.series(kernel.STANDING, free=_PROGRAM)})"
     still = f'max by (program) ({HOLDER}{{job=~"$job"}}) or {each} > 0'

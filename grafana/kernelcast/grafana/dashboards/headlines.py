@@ -29,10 +29,11 @@ def steps() -> Placed:
     """Steps a second of the programs that report them."""
     text = PanelText(
         "Steps a second",
-        "Steps that programs end with kernelcast.probe.step(), of the three programs with the most.",
+        "Steps that a rank ends with kernelcast.probe.step(), on average over the ranks of a program; of the three "
+        "programs with the most.",
         if_empty=EmptyText("none reported", liveness.PROGRAMS),
     )
-    return _rate_of_programs(text, kernel.STEPS)
+    return _rate_of_programs(text, kernel.STEPS, over_ranks="avg")
 
 
 def items() -> Placed:
@@ -42,11 +43,11 @@ def items() -> Placed:
         "Units of work, such as samples or tokens, that programs give with step(items=), of the three with the most.",
         if_empty=EmptyText("none reported", liveness.PROGRAMS),
     )
-    return _rate_of_programs(text, kernel.ITEMS)
+    return _rate_of_programs(text, kernel.ITEMS, over_ranks="sum")
 
 
-def _rate_of_programs(text: PanelText, metric: Metric) -> Placed:
-    query = Query(f"topk(3, sum by (program) ({promql.rate(promql.series(metric))}))", "{{program}}")
+def _rate_of_programs(text: PanelText, metric: Metric, *, over_ranks: str) -> Placed:
+    query = Query(f"topk(3, {over_ranks} by (program) ({promql.rate(promql.series(metric))}))", "{{program}}")
     return stat(text, [query], Axis("short", low=0), named=True, width=6, height=3)
 
 

@@ -349,7 +349,7 @@ def test_replay_of_a_file_that_is_no_trace_exits_with_1(tmp_path: Path, outbox: 
         (["--speed", "nan"], "speed is nan"),
         (["--kernels", "few"], "kernels is few"),
         (["--kernels", "0"], "kernels is 0"),
-        (["--interval", "0"], "interval_seconds is 0"),
+        (["--interval", "0"], "--interval is 0"),
         (["--log.level", "loud"], "log.level is loud"),
         (["--program", "a\nb"], "--program"),
         (["--frobnicate"], "frobnicate"),
@@ -416,7 +416,7 @@ def test_simulate_publishes_a_past_and_writes_the_truth(tmp_path: Path, outbox: 
         (["--fault", "thermal-drift:gpu=99"], "gpu is 99"),
         (["--gpus", "0"], "gpus is 0"),
         (["--speed", "max"], "--duration"),
-        (["--duration", "-1"], "duration_seconds is -1"),
+        (["--duration", "-1"], "--duration is -1"),
     ],
 )
 def test_a_simulation_that_cannot_be_exits_with_2(outbox: Outbox, arguments: list[str], said: str) -> None:

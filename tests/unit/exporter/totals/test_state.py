@@ -346,6 +346,6 @@ def test_a_full_disk_is_an_error_that_says_what_may_be_lost_and_what_to_do(
         (
             "error",
             "all totals: they begin again at 0, should the exporter end before the next save",
-            "free space, or name another exporter.state_directory",
+            "free space, or name another directory with --state.directory",
         )
     ]

@@ -1,5 +1,6 @@
 """The line that a program's user reads, with a clock and a terminal of the test."""
 
+import os
 from dataclasses import replace
 from math import inf
 
@@ -88,6 +89,13 @@ def test_without_an_exporter_the_line_says_how_to_get_one(terminal: Terminal) ->
     assert "found no exporter at /run/probe.sock (No such file or directory)" in line
     assert "start `kernelcast exporter` on this node" in line
     assert "--standalone" in line
+
+
+def test_a_socket_that_this_user_may_not_use_is_not_said_to_have_no_exporter(terminal: Terminal) -> None:
+    terminal.poll(replace(ON_CPU, failure="Permission denied"))
+    (line,) = terminal.lines
+    assert f"user {os.getuid()} may not connect to /run/probe.sock (Permission denied): let this user" in line
+    assert "start `kernelcast exporter`" not in line
 
 
 def test_an_exporter_of_an_earlier_version_gives_no_answer_and_is_not_waited_for_long(terminal: Terminal) -> None:

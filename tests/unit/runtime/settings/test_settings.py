@@ -104,8 +104,8 @@ def test_an_unknown_environment_key_is_refused() -> None:
         read(environ={"KERNELCAST_BRIDGE__SHARD": "1"})
 
 
-def test_an_error_names_the_command_line() -> None:
-    with pytest.raises(ConfigurationError, match=r"web\.listen_address is 1 \(command line\)"):
+def test_an_error_names_the_option() -> None:
+    with pytest.raises(ConfigurationError, match=r"^--web\.listen-address is 1; "):
         read(flags={"web.listen_address": "1"})
 
 
