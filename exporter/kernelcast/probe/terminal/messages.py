@@ -75,10 +75,6 @@ class UserMessages:
             return inf
         if self._role is None:
             self._role = self._find_role()
-            if self.has_summary:
-                # Now, not at the end: importing dataclasses runs `exec`, after which CPython (3.11 to 3.13) has
-                # forgotten that Ctrl-C ended the program, and exits with 1 in place of SIGINT.
-                import kernelcast.probe.terminal.box  # noqa: F401, PLC0415  for the first process of a job only
         pause_seconds = inf
         if self._role.is_first_of_node and not self._role.is_quiet:
             if self._trouble is not None:
@@ -94,7 +90,11 @@ class UserMessages:
         return pause_seconds
 
     def finish(self, summarise: Summarise) -> None:
-        """Write report and summary at the program's end, or the reason for which there are none."""
+        """Write report and summary at the program's end, or the reason for which there are none.
+
+        Imports no module with dataclasses or named tuples: they run `exec`, after which CPython (3.11 to 3.13) has
+        forgotten that Ctrl-C ended the program, and exits with 1 in place of SIGINT.
+        """
         with suppress(Exception):  # nothing here may reach the program
             if self._role is None:
                 self.explain_silence()
