@@ -94,7 +94,8 @@ class Probe:
         self._progress = self.recorder.progress
         self._tunables = TunableSet()
         self._searches: list[FunctionSearches] = []
-        self._restored_values: dict[str, str] = {}
+        self._restored_values: dict[str, tuple[str, str]] = {}
+        self._has_own_exporter = each_interval is not None
         self._tuning_at_end: tuple[TuningResult, ...] | None = None
         self._elsewhere: dict[str, Experience] = {}
         folder = settings.state_directory
@@ -340,15 +341,18 @@ class Probe:
         self._tuning_at_end = self._tuning()
 
     def _tuning(self) -> tuple[TuningResult, ...]:
+        unhinted = {}
+        if self._has_own_exporter:  # which knows no Kafka; spaces are searched without hints
+            unhinted = {tunable.name: tunable.kept for tunable in self._tunables.all() if tunable.terms.kind != "space"}
         return tuning_results(
-            self._outcomes.results, list(self._searches), self._restored_values, self._receiver.stopped()
+            self._outcomes.results, list(self._searches), self._restored_values, self._receiver.stopped(), unhinted
         )
 
     def _put_restored(self, tunable: AnyTunable, restored: KeptConfiguration) -> None:
         start = tunable.kept
         tunable.put(restored.config)
         if restored.config != start:
-            self._restored_values[tunable.name] = restored.config
+            self._restored_values[tunable.name] = start, restored.config
         if tunable.terms.granularity != "restart" and restored.config != start:
             self._receiver.kept_values.restored(tunable, start, restored)
 

@@ -36,7 +36,7 @@ class UserMessages:
         environ: The process's environment.
         trouble: Returns the reason why there is no exporter beside the program; None where there is to be none.
         write: Writes a line.
-        is_terminal: Whether a person reads the lines.
+        is_terminal: Whether a person reads the lines, in a terminal or a notebook.
         clock: Monotonic seconds.
     """
 
@@ -51,7 +51,8 @@ class UserMessages:
     ) -> None:
         self._find_role = role
         self._role: LaunchRole | None = None
-        self._is_launched = bool(environ.get(LAUNCH))
+        # A person who starts a program with the command, or an exporter beside it, looks at this run.
+        self._is_watched = bool(environ.get(LAUNCH)) or trouble is not None
         self._report = environ.get(REPORT, "")
         self._trouble = trouble
         self._write = write or StandardError().write
@@ -118,7 +119,7 @@ class UserMessages:
         """Whether this process shows the summary at its end."""
         role = self._role
         may_write = role is not None and role.is_first_of_job and not role.is_quiet
-        return may_write and self._is_launched and (bool(self._report) or self._is_terminal())
+        return may_write and self._is_watched and (bool(self._report) or self._is_terminal())
 
     def explain_silence(self) -> None:
         """Write the reason for which there is neither line, box nor report; nothing after an unhandled error."""
@@ -195,7 +196,7 @@ def _stderr_file() -> tuple[int, int, int]:
 
 
 def has_terminal() -> bool:
-    """Whether standard error is a terminal."""
+    """Whether standard error is a terminal, or the output of a cell in a notebook."""
     with suppress(Exception):  # likewise
-        return bool(sys.stderr.isatty())
+        return bool(sys.stderr.isatty()) or type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
     return False

@@ -36,6 +36,7 @@ class User:
         steps: int = 3,
         report: Path | str = "",
         launch: str = "",
+        own_exporter: bool = False,
     ) -> None:
         environ = {LAUNCH: launch, REPORT: str(report)}
         self.text: list[str] = []
@@ -44,7 +45,12 @@ class User:
         for number in range(steps):
             self.recorder.progress.advance(number * 1_000_000)
         self.messages = UserMessages(
-            lambda: part, environ, None, self.text.append, lambda: terminal, lambda: self.seconds
+            lambda: part,
+            environ,
+            str if own_exporter else None,
+            self.text.append,
+            lambda: terminal,
+            lambda: self.seconds,
         )
 
     def summarise(self, has_ended: bool) -> RunSummary:  # noqa: FBT001
@@ -66,13 +72,25 @@ class User:
     [
         (User(launch="1-a"), 1, 1),
         (User(), 1, 0),
+        (User(own_exporter=True), 1, 1),
+        (User(terminal=False, own_exporter=True), 1, 0),
         (User(terminal=False, launch="1-a"), 1, 0),
         (User(steps=0, launch="1-a"), 1, 1),
         (User(ALONE._replace(is_quiet=True), launch="1-a"), 0, 0),
         (User(ALONE._replace(is_first_of_job=False), launch="1-a"), 1, 0),
         (User(LaunchRole(is_first_of_node=False, is_first_of_job=False, is_quiet=False), launch="1-a"), 0, 0),
     ],
-    ids=["command", "variable or start()", "no terminal", "no step", "quiet", "other node", "other rank"],
+    ids=[
+        "command",
+        "variable or start()",
+        "standalone",
+        "standalone, no terminal",
+        "no terminal",
+        "no step",
+        "quiet",
+        "other node",
+        "other rank",
+    ],
 )
 def test_the_line_is_for_each_node_and_the_box_for_the_command_on_a_terminal(
     user: User, lines: int, boxes: int
