@@ -1,6 +1,7 @@
 """Who gets line, box and report, with streams and a clock of the test."""
 
 import fcntl
+import io
 import json
 import multiprocessing.process
 import os
@@ -15,7 +16,7 @@ import pytest
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.settings import ProbeSettings
 from kernelcast.probe.switch import LAUNCH, REPORT
-from kernelcast.probe.terminal.messages import REPORT_SECONDS, StandardError, UserMessages
+from kernelcast.probe.terminal.messages import REPORT_SECONDS, StandardError, UserMessages, has_terminal
 from kernelcast.probe.terminal.role import LaunchRole
 from kernelcast.probe.terminal.situation import Situation
 from kernelcast.probe.terminal.summary import RunSummary, summary
@@ -191,3 +192,12 @@ def test_a_line_is_broken_between_words_and_begins_below_a_progress_bar(monkeypa
         monkeypatch.setitem(sys.modules, "tqdm", sys)
         StandardError().write(line)
         assert screen.read(4096).decode() == "\r\n" + "\r\n".join(shown)
+
+
+def test_the_output_of_a_notebooks_cell_is_read_by_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ipykernel's stream, whose `isatty` denies it."""
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert not has_terminal()
+    monkeypatch.setattr(sys, "stderr", stream())
+    assert has_terminal()
