@@ -11,6 +11,7 @@ from urllib.parse import quote
 from kernelcast.view.model import Picture
 from kernelcast.view.sections import Cell, Column, Section, sections
 from kernelcast.view.words import percent, since
+from kernelcast.wire.verdict import phase_label
 
 MOST_KERNELS: Final = 25
 """Rows of the kernels' table."""
@@ -111,10 +112,10 @@ def _bar(shares: tuple[tuple[str, float], ...]) -> str:
     """The shares as one bar of 100 units."""
     if not shares:
         return ""
-    left, parts = 0.0, []
+    left, parts, measured = 0.0, [], {name for name, _share in shares}
     for name, share in sorted(shares, key=lambda one: list(_FILLS).index(one[0]) if one[0] in _FILLS else len(_FILLS)):
         fill = _FILLS.get(name, _OTHER_FILL)
-        label = f"<title>{_text(name)} {percent(share)}</title>"
+        label = f"<title>{_text(phase_label(name, measured))} {percent(share)}</title>"
         parts.append(f'<rect class="p{fill}" x="{left:.2f}" width="{100 * share:.2f}" height="8">{label}</rect>')
         left += 100 * share
     return f'<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">{"".join(parts)}</svg>'

@@ -18,6 +18,7 @@ from kernelcast.view.words import (
     time_left,
 )
 from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.verdict import phase_label
 
 SLOWER_RATIO: Final = 1.1
 """Mean duration of a kernel against before, from which it is marked."""
@@ -195,7 +196,10 @@ def _programs(picture: Picture) -> Section:
 def _program(program: ProgramNow) -> tuple[Cell, ...]:
     sentence = verdict_of(program) if runs(program) else ""
     regions = _percentages(program.regions)
-    phases = _percentages(share for share in program.phases if share[0] != "other" or not regions)
+    measured = {phase for phase, _share in program.phases}
+    phases = _percentages(
+        (phase_label(phase, measured), share) for phase, share in program.phases if phase != "other" or not regions
+    )
     word, bound, _ = sentence.partition("-bound:")
     words = f"{word}-bound: {phases}" if bound else phases
     level: Level = "warn" if word == "input" else ""

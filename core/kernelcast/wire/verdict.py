@@ -1,6 +1,6 @@
 """What a program's phases say about it, in one sentence: the same words in the view and in the probe's own report."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 LARGE: Final = 0.2
@@ -12,6 +12,19 @@ BESIDE: Final = {
     "evaluation": "evaluation",
 }
 """Phases that do not train, in the words of a verdict."""
+
+
+def phase_label(phase: str, measured: Collection[str]) -> str:
+    """Return the name of a phase for people.
+
+    Args:
+        phase: One of a program's phases.
+        measured: All that it has had. Without `data` the waits for data are in `forward`.
+
+    >>> phase_label("forward", {"forward", "backward"})
+    'forward or data'
+    """
+    return "forward or data" if phase == "forward" and "data" not in measured else phase
 
 
 def verdict(phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = None, *, has_peers: bool = False) -> str:
@@ -42,7 +55,7 @@ def verdict(phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = N
 def _of_training(share: Mapping[str, float], *, has_peers: bool) -> str:
     forward = share.get("forward", 0.0)
     if "data" not in share and forward >= LARGE:
-        return f"forward or loading data: {forward * 100:.0f} % of the step; probe.data(batches) tells them apart"
+        return f"forward or data: {forward * 100:.0f} % of the step; probe.data(batches) tells them apart"
     trains = forward + share.get("backward", 0.0)
     waits = f", data {share['data'] * 100:.0f} %" if "data" in share else ""
     if trains >= 0.5 and has_peers:

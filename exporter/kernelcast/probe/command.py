@@ -153,7 +153,14 @@ def _plain(arguments: Sequence[str]) -> tuple[Options, list[str]] | None:
 def _parsed(arguments: Sequence[str]) -> tuple[Options, list[str]]:
     """The same by `argparse`, which exits where it shows help or finds a mistake."""
     parser = _parser()
-    given = parser.parse_args(arguments)
+    given, unknown = parser.parse_known_args(arguments)
+    if unknown and given.command and arguments.index(given.command[0]) < arguments.index(unknown[0]):
+        import shlex  # noqa: PLC0415  for a mistake only
+
+        line = shlex.join([*given.command, *unknown])
+        parser.error(f"write -- before the program, whose options are its own: kernelcast probe -- {line}")
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if not given.command:
         parser.error("no program was given; write it behind --, as in: kernelcast probe -- python train.py")
     chosen: Options = {}

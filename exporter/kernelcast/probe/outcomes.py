@@ -26,6 +26,7 @@ class TrialResult:
     """What the trials of a tunable, or the searches of a space, have come to.
 
     Attributes:
+        first_value: The value in force before this run's first trial.
         value: The value in force.
         kept_value: The value that was kept last; empty before one was.
         time_ratio: Time with it over that with the program's own value; None where that was not measured.
@@ -33,6 +34,7 @@ class TrialResult:
         reason: Reason of the last decision.
     """
 
+    first_value: str = ""
     value: str = ""
     kept_value: str = ""
     time_ratio: float | None = None
@@ -51,6 +53,7 @@ class TrialResult:
 
     def add(self, outcome: Outcome) -> None:
         """Add an outcome; one of a candidate that failed within a search says nothing of the search itself."""
+        self.first_value = self.first_value or outcome.previous
         if outcome.state is OutcomeState.APPLIED:
             self.trial_id = outcome.hint_id
         elif outcome.state is OutcomeState.KEPT:

@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 from threading import get_ident
 from time import monotonic, perf_counter_ns, time_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kernelcast.probe.conditions.orders import StopOrders
 from kernelcast.probe.conditions.pauses import PauseChecks
@@ -28,6 +28,8 @@ from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.settings import ProbeSettings
 from kernelcast.probe.terminal.messages import UserMessages
 from kernelcast.probe.terminal.situation import Situation
+from kernelcast.probe.terminal.summary import RunSummary, summary
+from kernelcast.probe.terminal.tuning import TuningResult, tuning_results
 from kernelcast.probe.trial_budget import TrialBudget
 from kernelcast.probe.tunables import AnyTunable, Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.tuned.checks import Check
@@ -41,10 +43,6 @@ from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import DeviceClaim, Hello
 from kernelcast.wire.identity import CPU, LIVE, new_nonce
 from kernelcast.wire.tuning.experience import Experience
-
-if TYPE_CHECKING:
-    from kernelcast.probe.terminal.summary import RunSummary
-    from kernelcast.probe.terminal.tuning import TuningResult
 
 __all__ = ["Probe", "ProbeSettings", "package_version"]
 
@@ -96,7 +94,8 @@ class Probe:
         self._progress = self.recorder.progress
         self._tunables = TunableSet()
         self._searches: list[FunctionSearches] = []
-        self._restored_values: dict[str, str] = {}
+        self._restored_values: dict[str, tuple[str, str]] = {}
+        self._has_own_exporter = each_interval is not None
         self._tuning_at_end: tuple[TuningResult, ...] | None = None
         self._elsewhere: dict[str, Experience] = {}
         folder = settings.state_directory
@@ -327,9 +326,7 @@ class Probe:
             reception=self._sender.reception,
         )
 
-    def _summary(self, has_ended: bool) -> "RunSummary":  # noqa: FBT001  the only argument
-        from kernelcast.probe.terminal.summary import summary  # noqa: PLC0415  for the first process of a job only
-
+    def _summary(self, has_ended: bool) -> RunSummary:  # noqa: FBT001  the only argument
         return summary(
             self.recorder,
             self._situation(),
@@ -342,18 +339,19 @@ class Probe:
     def _note_tuning(self) -> None:
         self._tuning_at_end = self._tuning()
 
-    def _tuning(self) -> "tuple[TuningResult, ...]":
-        from kernelcast.probe.terminal.tuning import tuning_results  # noqa: PLC0415  likewise
-
+    def _tuning(self) -> tuple[TuningResult, ...]:
+        unhinted = {}
+        if self._has_own_exporter:  # which knows no Kafka; spaces are searched without hints
+            unhinted = {tunable.name: tunable.kept for tunable in self._tunables.all() if tunable.terms.kind != "space"}
         return tuning_results(
-            self._outcomes.results, list(self._searches), self._restored_values, self._receiver.stopped()
+            self._outcomes.results, list(self._searches), self._restored_values, self._receiver.stopped(), unhinted
         )
 
     def _put_restored(self, tunable: AnyTunable, restored: KeptConfiguration) -> None:
         start = tunable.kept
         tunable.put(restored.config)
         if restored.config != start:
-            self._restored_values[tunable.name] = restored.config
+            self._restored_values[tunable.name] = start, restored.config
         if tunable.terms.granularity != "restart" and restored.config != start:
             self._receiver.kept_values.kept(tunable, start, restored)
 

@@ -469,6 +469,11 @@ def test_a_program_that_has_ended_says_so_and_is_no_news() -> None:
     assert "is input-bound" not in text
 
 
+def test_the_forward_of_a_program_without_a_seen_loader_may_be_data() -> None:
+    page = steps(300, 30.0, {"forward": 27.0, "backward": 3.0})
+    assert "forward or data 90 %, backward 10 %" in drawn(picture(page))
+
+
 def test_a_first_page_says_nothing_of_the_present_of_a_program_that_may_have_ended() -> None:
     """It has no rates yet, and the totals of programs that ended before the exporter's restart."""
     page = steps(300, 30.0, {"data": 15.0, "forward": 15.0})

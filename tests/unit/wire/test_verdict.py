@@ -30,7 +30,7 @@ def test_the_verdict_names_the_most_important_cause(phases: dict[str, float], id
 
 def test_without_a_loader_forward_may_be_the_loading_of_data() -> None:
     said = verdict({"forward": 0.97, "backward": 0.02, "optimizer": 0.01})
-    assert said == "forward or loading data: 97 % of the step; probe.data(batches) tells them apart"
+    assert said == "forward or data: 97 % of the step; probe.data(batches) tells them apart"
 
 
 def test_with_other_ranks_backward_may_be_the_wait_for_them() -> None:
@@ -48,3 +48,4 @@ def test_without_phases_there_is_no_verdict() -> None:
 def test_a_verdict_fits_on_a_line_of_a_terminal(phases: tuple[str, ...]) -> None:
     """Of 80 columns, within a frame."""
     assert 0 < len(verdict({"data": 0.09, **dict.fromkeys(phases, 0.91)})) <= 76
+    assert 0 < len(verdict(dict.fromkeys(phases, 0.91))) <= 76

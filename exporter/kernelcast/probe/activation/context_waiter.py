@@ -259,10 +259,11 @@ def _explain_silence(environ: Mapping[str, str], pid: int) -> None:
     """Write that no step was seen, at the end of a program that the command has started and nothing was measured in.
 
     A launcher of ranks measures nothing itself. It is known by its children, which have taken more processor time.
+    After an unhandled error it imports nothing, as `UserMessages.finish` explains.
     """
     waiter, times = _process.waiter, os.times()
     is_launcher = times.children_user + times.children_system > times.user + times.system
-    if waiter is None or waiter.has_ended or is_launcher or os.getpid() != pid:
+    if waiter is None or waiter.has_ended or is_launcher or os.getpid() != pid or hasattr(sys, "last_type"):
         return
     from kernelcast.probe.terminal.messages import UserMessages  # noqa: PLC0415  the program has ended
     from kernelcast.probe.terminal.role import launch_role  # noqa: PLC0415  likewise

@@ -15,7 +15,8 @@ class TorchLoader:
     """A `DataLoader` whose workers and prefetching change within an epoch, between segments of some batches.
 
     The batches and their order are those of a `DataLoader`, whatever the values; samples that draw from PyTorch's own
-    generator need a sampler with another one. The loader keeps its workers until a value changes. ::
+    generator need a sampler with another one. The loader keeps its workers until a value changes. Only hints change
+    them, which need Kafka and a predictor: beside a `--standalone` exporter they stay. ::
 
         batches = probe.TorchLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 64, drop_last=True))
         for images, labels in batches:

@@ -308,9 +308,11 @@ class Timeline:
             self.resume()
 
     def _is_first(self) -> bool:
-        """Whether there is no thread that trains yet; this one is taken for it."""
+        """Whether there is no thread that trains yet; this one, which asks for a batch, is taken for it."""
         if not self._owner:
             self._owner = get_ident()
+            if not self.totals.steps:
+                self.totals.begun_ns = self._clock()
             return True
         return False
 

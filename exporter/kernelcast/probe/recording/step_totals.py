@@ -45,7 +45,8 @@ class StepTotals:
         items: Whole units of work in them.
         flops: Floating-point operations that they need, as the program says.
         skipped: Steps of them whose update the gradient scaler skipped.
-        first_ns: End of the first step, by a monotonic clock.
+        begun_ns: Request of the first batch, by a monotonic clock; 0 where no loader was seen before the first step.
+        first_ns: End of the first step, by the same clock.
         last_ns: End of the last one.
         progress_ns: The last step or mark of a phase, by the same clock.
         phase_ns: Time of each phase since the end of the first step, in the order of `PHASES`.
@@ -61,6 +62,7 @@ class StepTotals:
         "_part",
         "_progress",
         "_summing",
+        "begun_ns",
         "compilations",
         "compile_ns",
         "ends_ns",
@@ -79,6 +81,7 @@ class StepTotals:
         self.items = 0
         self.flops = 0.0
         self.skipped = 0
+        self.begun_ns = 0
         self.first_ns = 0
         self.last_ns = 0
         self.progress_ns = 0
@@ -97,6 +100,11 @@ class StepTotals:
     def step_ns(self) -> int:
         """Wall time between the ends of steps."""
         return self.last_ns - self.first_ns
+
+    @property
+    def first_step_ns(self) -> int:
+        """Wall time of the first step, which neither `step_ns` nor the phases have; 0 where it is not known."""
+        return self.first_ns - self.begun_ns if self.begun_ns and self.steps else 0
 
     @property
     def megaflops(self) -> int:

@@ -64,7 +64,7 @@ class Announcement:
         self._said = True
         self._owes_page = situation.starts_exporter and not situation.reception.page
         self._troubles |= {situation.reception.refusal, situation.trouble}
-        self._write(f"kernelcast: {measured(situation)}; {place(situation)}")
+        self._write(f"kernelcast: {measured(situation)}; {place(situation, ends=ends)}")
         return LOOK_SECONDS if self._owes_page else inf
 
     def _is_known(self, situation: Situation) -> bool:
@@ -102,8 +102,13 @@ def measured(situation: Situation) -> str:
     return f"{own} are measured, and kernels {how}" + (f" ({reason})" if reason else "")
 
 
-def place(situation: Situation) -> str:
-    """Say where the user can look, or why nowhere and what to do."""
+def place(situation: Situation, *, ends: bool = False) -> str:
+    """Say where the user can look, or why nowhere and what to do.
+
+    Args:
+        situation: State of the probe.
+        ends: Whether the program ends.
+    """
     page, path = situation.reception.page, situation.socket_path
     if situation.reception.refusal:
         return f"{REFUSES}: {situation.reception.refusal}"
@@ -112,7 +117,8 @@ def place(situation: Situation) -> str:
     if situation.trouble:
         return f"{NO_EXPORTER}: {situation.trouble}"
     if situation.starts_exporter:
-        return "the exporter beside it has not begun yet; programs of a few seconds end before it has"
+        page = "the page of the exporter beside it"
+        return f"it ended before {page} was up" if ends else f"{page} is not up yet"
     if situation.is_connected:
         return f"the exporter at {path} has it"
     return _not_connected(situation)

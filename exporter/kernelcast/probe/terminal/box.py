@@ -5,6 +5,7 @@ from typing import Final
 
 from kernelcast.probe.terminal.summary import RunSummary
 from kernelcast.wire.frames import COST_BOUNDS
+from kernelcast.wire.verdict import phase_label
 
 WIDTH: Final = 80
 _INSIDE: Final = WIDTH - 4
@@ -17,6 +18,8 @@ TUNED_LINES: Final = 3
 """Largest number of lines about spaces and tunables."""
 LINES: Final = 10
 """Largest number of lines of the box."""
+FIRST_STEP_RATIO: Final = 0.05
+"""Share of the steps' time above which the box names the first step."""
 COST_AFTER_SECONDS: Final = 10.0
 """In a shorter run the probe's own start is most of what measuring took, and says nothing about a longer one."""
 
@@ -54,7 +57,15 @@ def _phases(run: RunSummary, most: int) -> list[str]:
     total_seconds = sum(run.phase_seconds.values())
     order = sorted(run.phase_seconds.items(), key=lambda part: (part[0] == "other", -part[1]))
     shares = ((name, seconds / total_seconds * 100) for name, seconds in order if total_seconds)
-    return _wrapped_list("time", [f"{name} {share:.0f} %" for name, share in shares if share >= 0.5], most)
+    names = (f"{phase_label(name, run.phase_seconds)} {share:.0f} %" for name, share in shares if share >= 0.5)
+    return _wrapped_list("time", [*names, *_first_step(run)], most)
+
+
+def _first_step(run: RunSummary) -> list[str]:
+    """Return the time of the first step, where rates and phases leave out a notable part of the run with it."""
+    first_seconds = run.first_step_seconds or 0.0
+    notable = first_seconds > FIRST_STEP_RATIO * (first_seconds + run.step_seconds)
+    return [f"first step {_duration(first_seconds)}, not counted"] if notable else []
 
 
 def _regions(run: RunSummary) -> list[str]:

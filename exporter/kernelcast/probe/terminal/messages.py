@@ -36,7 +36,7 @@ class UserMessages:
         environ: The process's environment.
         trouble: Returns the reason why there is no exporter beside the program; None where there is to be none.
         write: Writes a line.
-        is_terminal: Whether a person reads the lines.
+        is_terminal: Whether a person reads the lines, in a terminal or a notebook.
         clock: Monotonic seconds.
     """
 
@@ -51,7 +51,8 @@ class UserMessages:
     ) -> None:
         self._find_role = role
         self._role: LaunchRole | None = None
-        self._is_launched = bool(environ.get(LAUNCH))
+        # A person who starts a program with the command, or an exporter beside it, looks at this run.
+        self._is_watched = bool(environ.get(LAUNCH)) or trouble is not None
         self._report = environ.get(REPORT, "")
         self._trouble = trouble
         self._write = write or StandardError().write
@@ -75,10 +76,6 @@ class UserMessages:
             return inf
         if self._role is None:
             self._role = self._find_role()
-            if self.has_summary:
-                # Now, not at the end: importing dataclasses runs `exec`, after which CPython (3.11 to 3.13) has
-                # forgotten that Ctrl-C ended the program, and exits with 1 in place of SIGINT.
-                import kernelcast.probe.terminal.box  # noqa: F401, PLC0415  for the first process of a job only
         pause_seconds = inf
         if self._role.is_first_of_node and not self._role.is_quiet:
             if self._trouble is not None:
@@ -94,7 +91,11 @@ class UserMessages:
         return pause_seconds
 
     def finish(self, summarise: Summarise) -> None:
-        """Write report and summary at the program's end, or the reason for which there are none."""
+        """Write report and summary at the program's end, or the reason for which there are none.
+
+        Imports no module with dataclasses or named tuples: they run `exec`, after which CPython (3.11 to 3.13) has
+        forgotten that Ctrl-C ended the program, and exits with 1 in place of SIGINT.
+        """
         with suppress(Exception):  # nothing here may reach the program
             if self._role is None:
                 self.explain_silence()
@@ -118,7 +119,7 @@ class UserMessages:
         """Whether this process shows the summary at its end."""
         role = self._role
         may_write = role is not None and role.is_first_of_job and not role.is_quiet
-        return may_write and self._is_launched and (bool(self._report) or self._is_terminal())
+        return may_write and self._is_watched and (bool(self._report) or self._is_terminal())
 
     def explain_silence(self) -> None:
         """Write the reason for which there is neither line, box nor report; nothing after an unhandled error."""
@@ -195,7 +196,7 @@ def _stderr_file() -> tuple[int, int, int]:
 
 
 def has_terminal() -> bool:
-    """Whether standard error is a terminal."""
+    """Whether standard error is a terminal, or the output of a cell in a notebook."""
     with suppress(Exception):  # likewise
-        return bool(sys.stderr.isatty())
+        return bool(sys.stderr.isatty()) or type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
     return False

@@ -47,6 +47,8 @@ class RunSummary:
         items: Units of work in them.
         running_seconds: Time since the probe started.
         step_seconds: Time between the ends of the first and the last step.
+        first_step_seconds: Time of the first step, from the request of its batch, which no other field counts; None
+            where no loader was seen.
         steps_per_second, items_per_second: Over that time.
         phase_seconds: Time by phase since the end of the first step.
         region_seconds: Wall time of the regions that the program has named, in all its threads.
@@ -70,6 +72,7 @@ class RunSummary:
     items: int
     running_seconds: float
     step_seconds: float
+    first_step_seconds: float | None
     steps_per_second: float | None
     items_per_second: float | None
     phase_seconds: Mapping[str, float]
@@ -127,6 +130,7 @@ def summary(
         items=items,
         running_seconds=running_seconds,
         step_seconds=step_seconds,
+        first_step_seconds=progress.first_step_ns / 1e9 or None,
         steps_per_second=rate,
         items_per_second=rate * items / steps if rate and items else None,
         phase_seconds=phases,

@@ -1,14 +1,18 @@
 """What trials and searches have come to, by tunable and space: for the box at the program's end, and for the report."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from kernelcast.probe.outcomes import TrialResult
 from kernelcast.probe.tuned.shapes import SearchedShapes, ShapeProgress
 
-EARLIER: Final = "by an earlier run"
+EARLIER: Final = "kept by an earlier run"
+NO_HINTS: Final = "no hint comes without Kafka"
+"""Reason for which a tunable keeps its value beside an exporter that the program has started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class TuningResult:
         time_ratio: Time with a kept value over that with the program's own; None where this run has not measured it.
         tried, planned: Configurations that the open search has measured, and those that it will; None without one.
         reason: Reason of the decision, or for which nothing is tried.
+        own: The program's own value, where another one is kept; empty where it is not known.
+        is_earlier: Whether an earlier run has kept the value.
     """
 
     name: str
@@ -32,12 +38,14 @@ class TuningResult:
     tried: int | None = None
     planned: int | None = None
     reason: str = ""
+    own: str = ""
+    is_earlier: bool = False
 
     def words(self) -> str:
         """The result for people, the most important first."""
         if self.state == "kept":
-            ratio = f"at {self.time_ratio:.2f} of the time" if self.time_ratio is not None else EARLIER
-            return f"kept {ratio}: {self.value}"
+            ratio = "" if self.time_ratio is None else f", {self.time_ratio:.2f} of the time"
+            return _change(self.own, self.value) + ratio + ("; from an earlier run" if self.is_earlier else "")
         if self.state == "unchanged":
             return f"nothing was worth it; {self.value} stays"
         if self.reason and not self.tried:
@@ -48,18 +56,24 @@ class TuningResult:
 def tuning_results(
     trials: Mapping[str, TrialResult],
     searches: Iterable[object],
-    restored: Mapping[str, str],
+    restored: Mapping[str, tuple[str, str]],
     prevented: str,
+    unhinted: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[TuningResult, ...]:
     """Return what a run has tuned so far, kept values first.
 
     Args:
         trials: Results of trials by the name of the tunable or space.
         searches: The searches of spaces; a search of all ranks is known by its outcomes alone.
-        restored: Values of tunables that an earlier run has kept, by name.
+        restored: The program's own value, and the one that an earlier run has kept, of tunables by name.
         prevented: Reason for which nothing may be tried; empty if it may.
+        unhinted: Values of tunables that no hint can reach, by name.
     """
-    results = {name: TuningResult(name, "kept", value, reason=EARLIER) for name, value in restored.items()}
+    results = {
+        name: TuningResult(name, "searching", value, reason=prevented or NO_HINTS) for name, value in unhinted.items()
+    }
+    for name, (own, kept) in restored.items():
+        results[name] = TuningResult(name, "kept", kept, reason=EARLIER, own=own, is_earlier=True)
     for search in searches:
         if isinstance(search, SearchedShapes):
             results |= {shape.name: _of_shape(shape, prevented) for shape in search.progress()}
@@ -73,7 +87,11 @@ def _decided(known: TuningResult | None, name: str, trial: TrialResult) -> Tunin
     """Add what outcomes say to what is known of a search itself."""
     own = known or TuningResult(name, "searching" if trial.is_open else "unchanged", trial.value)
     if trial.is_kept:
-        return replace(own, state="kept", time_ratio=trial.time_ratio, reason=trial.reason)
+        is_earlier = trial.first_value == trial.value
+        before = own.own or ("" if is_earlier else trial.first_value)
+        return replace(
+            own, state="kept", time_ratio=trial.time_ratio, reason=trial.reason, own=before, is_earlier=is_earlier
+        )
     if trial.is_open or own.state == "kept":
         return own
     return replace(own, state="unchanged", reason=trial.reason)
@@ -82,10 +100,24 @@ def _decided(known: TuningResult | None, name: str, trial: TrialResult) -> Tunin
 def _of_shape(shape: ShapeProgress, prevented: str) -> TuningResult:
     value = _shown(shape.configuration)
     if shape.is_kept:
-        return TuningResult(shape.name, "kept", value, reason=EARLIER)
+        return TuningResult(shape.name, "kept", value, reason=EARLIER, own=_shown(shape.own), is_earlier=True)
     if shape.planned is None:
         return TuningResult(shape.name, "searching" if shape.is_open else "unchanged", value)
-    return TuningResult(shape.name, "searching", value, None, shape.measured, shape.planned, prevented)
+    return TuningResult(shape.name, "searching", value, tried=shape.measured, planned=shape.planned, reason=prevented)
+
+
+def _change(own: str, kept: str) -> str:
+    """Return the difference of two configurations, parameter by parameter, or of two values.
+
+    >>> _change("rows=64 columns=8", "rows=128 columns=8")
+    'rows 64 -> 128'
+    """
+    if not own:
+        return f"kept {kept}"
+    old, new = (dict(re.findall(r"(\S+?)=(\S+)", text)) for text in (own, kept))
+    if not old or old.keys() != new.keys():
+        return f"{own} -> {kept}"
+    return ", ".join(f"{name} {old[name]} -> {value}" for name, value in new.items() if value != old[name])
 
 
 def _shown(configuration: Any) -> str:

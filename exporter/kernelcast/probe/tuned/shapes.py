@@ -55,6 +55,7 @@ class ShapeProgress:
     Attributes:
         name: Space, function and shape.
         configuration: The one in force.
+        own: The program's own.
         is_kept: Whether it is another one than the program's own.
         is_open: Whether its search goes on.
         measured, planned: Configurations that an open search has measured, and those that it will; None without one.
@@ -62,6 +63,7 @@ class ShapeProgress:
 
     name: str
     configuration: Any
+    own: Any
     is_kept: bool
     is_open: bool
     measured: int | None
@@ -129,6 +131,7 @@ class SearchedShapes(Generic[Configuration_co]):
             yield ShapeProgress(
                 bucket.name,
                 self._space.configuration(bucket.kept),
+                self._space.configuration(self._space.start),
                 is_kept=bucket.kept != self._space.start,
                 is_open=campaign is not None,
                 measured=measured,

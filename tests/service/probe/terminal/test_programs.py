@@ -95,17 +95,20 @@ def test_the_box_is_for_a_terminal(node: Node) -> None:
     assert (len(ours(text)), boxes(text)) == (1, 1)
 
 
-def test_ctrl_c_ends_a_program_with_its_box_as_it_ends_it_without_us(node: Node) -> None:
+@pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
+@pytest.mark.parametrize("steps", [0, 1, 50], ids=["before the first step", "at the first step", "later"])
+def test_ctrl_c_ends_a_program_with_its_box_as_it_ends_it_without_us(node: Node, steps: int, *, terminal: bool) -> None:
     """By SIGINT: a shell's loop goes on after a program that ends with 1."""
-    reader, writer = pty.openpty()
+    reader, writer = pty.openpty() if terminal else os.pipe()
     # A shell's background job ignores SIGINT, and so would this program.
     code = f"import os, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n{PLAIN}"
     code += "os.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
-    arguments = [sys.executable, *PROBE, "--", sys.executable, "-c", code, "50"]
+    arguments = [sys.executable, *PROBE, "--", sys.executable, "-c", code, str(steps)]
     with subprocess.Popen(arguments, env=environment(KERNELCAST_SOCKET=str(node.path)), stderr=writer) as program:
         os.close(writer)
         ended = program.wait(LONGEST_SECONDS)
-    assert (ended, boxes(os.read(reader, 65536).decode())) == (-signal.SIGINT, 1)
+    shows_box = terminal and steps > 0
+    assert (ended, boxes(os.read(reader, 65536).decode())) == (-signal.SIGINT, shows_box)
     os.close(reader)
 
 

@@ -247,3 +247,22 @@ def test_a_watched_name_that_does_not_exist_fails_as_ever() -> None:
     with pytest.raises(ModuleNotFoundError):
         import there_is_no_such_module  # type: ignore[import-not-found] # noqa: F401
     watch.stop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            "python train.py --steps 10",
+            "write -- before the program, whose options are its own: kernelcast probe -- python train.py --steps 10",
+        ),
+        ("--standlone python train.py", "unrecognized arguments: --standlone; did you mean --standalone?"),
+    ],
+    ids=["an option of the program", "an option of ours"],
+)
+def test_an_unknown_option_is_the_programs_behind_it_and_a_mistake_before_it(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        command.main(arguments.split())
+    assert said in capsys.readouterr().err

@@ -35,3 +35,20 @@ def test_the_wait_for_each_item_is_data() -> None:
         timeline.step_ends(1)
     assert timeline.totals.steps == 2
     assert {"data", "forward", "backward", "optimizer"} <= dict(timeline.totals.phases()).keys()
+
+
+def test_the_first_step_begins_with_the_request_of_its_batch() -> None:
+    """Neither rates nor phases have it."""
+    marks = ProcessMarks()
+    train = marks.iterate(range(2))
+    next(train)
+    timeline = marks.timeline
+    assert timeline is not None
+    totals = timeline.totals
+    assert (totals.begun_ns > 0, totals.first_step_ns) == (True, 0)
+    timeline.step_begins()
+    timeline.step_ends(1)
+    assert totals.first_step_ns == totals.first_ns - totals.begun_ns > 0
+    begun_ns = totals.begun_ns
+    list(train)
+    assert totals.begun_ns == begun_ns

@@ -1,6 +1,7 @@
 """Who gets line, box and report, with streams and a clock of the test."""
 
 import fcntl
+import io
 import json
 import multiprocessing.process
 import os
@@ -15,7 +16,7 @@ import pytest
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.settings import ProbeSettings
 from kernelcast.probe.switch import LAUNCH, REPORT
-from kernelcast.probe.terminal.messages import REPORT_SECONDS, StandardError, UserMessages
+from kernelcast.probe.terminal.messages import REPORT_SECONDS, StandardError, UserMessages, has_terminal
 from kernelcast.probe.terminal.role import LaunchRole
 from kernelcast.probe.terminal.situation import Situation
 from kernelcast.probe.terminal.summary import RunSummary, summary
@@ -36,6 +37,7 @@ class User:
         steps: int = 3,
         report: Path | str = "",
         launch: str = "",
+        own_exporter: bool = False,
     ) -> None:
         environ = {LAUNCH: launch, REPORT: str(report)}
         self.text: list[str] = []
@@ -44,7 +46,12 @@ class User:
         for number in range(steps):
             self.recorder.progress.advance(number * 1_000_000)
         self.messages = UserMessages(
-            lambda: part, environ, None, self.text.append, lambda: terminal, lambda: self.seconds
+            lambda: part,
+            environ,
+            str if own_exporter else None,
+            self.text.append,
+            lambda: terminal,
+            lambda: self.seconds,
         )
 
     def summarise(self, has_ended: bool) -> RunSummary:  # noqa: FBT001
@@ -66,13 +73,25 @@ class User:
     [
         (User(launch="1-a"), 1, 1),
         (User(), 1, 0),
+        (User(own_exporter=True), 1, 1),
+        (User(terminal=False, own_exporter=True), 1, 0),
         (User(terminal=False, launch="1-a"), 1, 0),
         (User(steps=0, launch="1-a"), 1, 1),
         (User(ALONE._replace(is_quiet=True), launch="1-a"), 0, 0),
         (User(ALONE._replace(is_first_of_job=False), launch="1-a"), 1, 0),
         (User(LaunchRole(is_first_of_node=False, is_first_of_job=False, is_quiet=False), launch="1-a"), 0, 0),
     ],
-    ids=["command", "variable or start()", "no terminal", "no step", "quiet", "other node", "other rank"],
+    ids=[
+        "command",
+        "variable or start()",
+        "standalone",
+        "standalone, no terminal",
+        "no terminal",
+        "no step",
+        "quiet",
+        "other node",
+        "other rank",
+    ],
 )
 def test_the_line_is_for_each_node_and_the_box_for_the_command_on_a_terminal(
     user: User, lines: int, boxes: int
@@ -173,3 +192,12 @@ def test_a_line_is_broken_between_words_and_begins_below_a_progress_bar(monkeypa
         monkeypatch.setitem(sys.modules, "tqdm", sys)
         StandardError().write(line)
         assert screen.read(4096).decode() == "\r\n" + "\r\n".join(shown)
+
+
+def test_the_output_of_a_notebooks_cell_is_read_by_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ipykernel's stream, whose `isatty` denies it."""
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert not has_terminal()
+    monkeypatch.setattr(sys, "stderr", stream())
+    assert has_terminal()

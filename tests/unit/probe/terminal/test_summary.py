@@ -182,10 +182,28 @@ def test_a_single_result_has_all_its_values_and_many_have_a_line_each() -> None:
     run = summed(trained())
     single = box(replace(run, tuning=(tuned("gemm.call ('PyTreeDef', 512)", *"abcdefghijkl"),)))
     said = " ".join(line.strip("| ") for line in single if "=128" in line)
-    assert said.startswith("tuned: gemm.call ('PyTreeDef'..: kept at 0.50 of the time: a=128 b=128")
-    assert said.endswith("l=128")
+    assert said.startswith("tuned: gemm.call ('PyTreeDef'..: kept a=128 b=128")
+    assert said.endswith("l=128, 0.50 of the time")
     many = box(replace(run, tuning=tuple(tuned(f"space{number}", "a") for number in range(5))))
     lines = [line.strip("| ") for line in many if line.startswith("| tuned")]
-    assert lines[0] == "tuned: space0: kept at 0.50 of the time: a=128"
+    assert lines[0] == "tuned: space0: kept a=128, 0.50 of the time"
     assert lines[2] == "tuned: 3 more; --report FILE.json has all"
     assert len(lines) == 3
+
+
+def test_without_a_loader_forward_is_shown_as_forward_or_data() -> None:
+    """In the line and in the verdict, which is not cut."""
+    lines = box(summed(phased(forward=91, backward=9)))
+    assert lines[1].startswith("| time: forward or data 91 %, backward 9 % ")
+    assert lines[-2].strip("| ") == "forward or data: 91 % of the step; probe.data(batches) tells them apart"
+    assert box(summed(phased(data=9, forward=91)))[1].startswith("| time: forward 91 %, data 9 % ")
+
+
+def test_a_first_step_that_takes_a_notable_part_of_the_run_is_named() -> None:
+    recorder = trained()
+    assert "first step" not in "\n".join(box(summed(recorder)))
+    recorder.progress.begun_ns = recorder.progress.first_ns - SECOND_NS * 4 // 10
+    assert summed(recorder).first_step_seconds == pytest.approx(0.4)
+    assert "first step" not in "\n".join(box(summed(recorder))), "0.4 of 10.4 s"
+    recorder.progress.begun_ns -= SECOND_NS
+    assert box(summed(recorder))[1].startswith("| time: backward 60 %, data 40 %, first step 1.4 s, not counted ")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,13 @@ class Run:
         probe: The probe.
         lines: What the program's user reads.
         report: The report's file.
+        has_own_exporter: Whether the program has started an exporter beside it.
     """
 
     report: Path
     state_directory: str = ""
     environ: Mapping[str, str] = field(default_factory=dict)
+    has_own_exporter: bool = False
 
     def __post_init__(self) -> None:
         self.lines: list[str] = []
@@ -61,16 +64,19 @@ class Run:
             write=self.lines.append,
         )
         settings = ProbeSettings("train", state_directory=self.state_directory, trial_share=1.0)
-        self.probe = Probe(settings, self.environ, messages=messages)
+        beside = (lambda: None) if self.has_own_exporter else None
+        self.probe = Probe(settings, self.environ, each_interval=beside, messages=messages)
         messages.poll(Situation(has_begun=True), self.probe._summary)
 
     def end(self) -> tuple[dict[str, Any], str]:
-        """End the program; returns its only result, and the line of the box about it."""
+        """End the program; returns its only result, and what the box says of it."""
         self.probe.stop()
         self.probe.show_summary()
         (result,) = json.loads(self.report.read_text())["tuning"]
-        (line,) = [line.strip("| ") for line in self.lines[-1].splitlines() if "| tuned: " in line]
-        return result, line
+        inside = [line[2:-1].rstrip() for line in self.lines[-1].splitlines()]
+        (first,) = [number for number, line in enumerate(inside) if line.startswith("tuned: ")]
+        rest = takewhile(lambda line: line.startswith("  "), inside[first + 1 :])
+        return result, " ".join([inside[first], *map(str.strip, rest)])
 
 
 @pytest.fixture
@@ -96,7 +102,9 @@ def test_a_kept_configuration_is_named_with_its_share_of_the_time(program: Run, 
     result, line = program.end()
     assert (result["name"], result["state"]) == ("conv.convolve", "kept")
     assert result["time_ratio"] == pytest.approx(0.5, abs=0.01)
-    assert line == f"tuned: conv.convolve: kept at 0.50 of the time: {result['value']}"
+    assert line.startswith("tuned: conv.convolve: block_x 16 -> 32")
+    assert line.endswith(", 0.50 of the time")
+    assert (result["own"], result["is_earlier"]) == ("block_x=16 block_y=1", False)
     assert result["value"].startswith("block_x=32 block_y=")
 
 
@@ -121,8 +129,28 @@ def test_a_configuration_of_an_earlier_run_is_said_to_be_one(tmp_path: Path, clo
         program = Run(tmp_path / "run.json", str(tmp_path / "tuning"))
         called(program.probe, clock, calls, {16: 0.01, 32: 0.005})
         lines.append(program.end()[1])
-    assert "kept at 0.50 of the time: block_x=32" in lines[0]
-    assert lines[1] == lines[0].replace("at 0.50 of the time", "by an earlier run")
+    assert lines[0].startswith("tuned: conv.convolve: block_x 16 -> 32")
+    assert lines[1] == lines[0].replace(", 0.50 of the time", "; from an earlier run")
+
+
+def test_a_configuration_of_an_earlier_run_that_is_measured_again_is_still_said_to_be_one(
+    tmp_path: Path, clock: Clock
+) -> None:
+    for calls in (4000, 4000):
+        program = Run(tmp_path / "run.json", str(tmp_path / "tuning"))
+        called(program.probe, clock, calls, {16: 0.01, 32: 0.005})
+        result, line = program.end()
+    assert (result["is_earlier"], result["time_ratio"]) == (True, pytest.approx(0.5, abs=0.01))
+    assert line.startswith("tuned: conv.convolve: block_x 16 -> 32")
+    assert line.endswith(", 0.50 of the time; from an earlier run")
+
+
+def test_a_tunable_without_a_way_for_hints_says_that_nothing_is_tried(tmp_path: Path) -> None:
+    """As the loader's, beside an exporter without Kafka."""
+    program = Run(tmp_path / "run.json", has_own_exporter=True)
+    program.probe.tunable("loader_workers", [0, 2, 4], 0)
+    program.probe.step()
+    assert program.end()[1] == "tuned: loader_workers: nothing is tried: no hint comes without Kafka"
 
 
 def test_a_space_that_may_not_be_searched_says_why(tmp_path: Path, clock: Clock) -> None:
@@ -140,7 +168,7 @@ def test_a_tunables_value_of_an_earlier_run_is_named(tmp_path: Path) -> None:
     second = Run(tmp_path / "run.json", folder)
     assert second.probe.tunable("block", [64, 128], 64).value == 128
     second.probe.step()
-    assert second.end()[1] == "tuned: block: kept by an earlier run: 128"
+    assert second.end()[1] == "tuned: block: 64 -> 128; from an earlier run"
 
 
 @pytest.fixture
