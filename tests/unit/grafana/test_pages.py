@@ -249,13 +249,14 @@ def test_a_graph_of_events_has_a_line_while_there_is_none(board: dict[str, Any])
             assert not all(expr.rstrip(")").endswith("> 0") for expr in exprs), panel["title"]
 
 
-def test_a_graph_says_no_forecast_only_while_a_predictor_is_there() -> None:
+def test_a_graph_says_no_forecast_only_while_a_predictor_and_its_series_are_there() -> None:
     """While it is stopped nobody knows whether there would be one."""
     targets = [target for board in BOARDS.values() for panel in panels(board) for target in panel.get("targets", ())]
     exprs = [target["expr"] for target in targets if target.get("legendFormat") == "no forecast"]
     assert exprs
     for expr in exprs:
-        assert expr.startswith(f"0 * group({liveness.PREDICTORS})")
+        assert expr.startswith(f"0 * group({liveness.GPUS})")
+        assert expr.endswith(f"and on () group({liveness.PREDICTORS})")
 
 
 def test_every_address_of_a_page_in_alerts_documents_and_commands_leads_to_one() -> None:

@@ -3,7 +3,7 @@
 Each page that has the subject of a forecast has them: GPUs, programs; the fleet has all.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kernelcast.grafana import promql
@@ -160,10 +160,16 @@ def _band(subject: Subject) -> Placed:
         Query(_issued_before(subject, "upper"), "upper bound"),
         Query(_limit(subject), f"{_NAME} limit"),
         liveness.LEARNING_IN_A_GRAPH,
-        liveness.nothing(_NONE, (_forecast(subject, "mean"), liveness.LEARNING.proof), liveness.PREDICTORS),
+        _without_forecast(subject),
     ]
     style = LineStyle(overrides=(*words.units("( .*)?"), *_filled(), limits("limit")))
     return time_series(text, queries, Axis("none"), style, width=24, height=8)
+
+
+def _without_forecast(subject: Subject) -> Query:
+    """The line for no forecast; while the predictor is stopped nobody knows whether there would be one."""
+    line = liveness.nothing(_NONE, (_forecast(subject, "mean"), liveness.LEARNING.proof))
+    return replace(line, expr=f"{line.expr} and on () group({liveness.PREDICTORS})")
 
 
 def _filled() -> tuple[dict[str, Any], ...]:
