@@ -7,6 +7,7 @@ value and time; None refuses the message.
 import math
 import re
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufError
@@ -115,14 +116,15 @@ def _quoted(reader: Reader) -> str:
 
 
 def _joined(found: list[tuple[str, str]]) -> dict[str, str]:
-    labels: dict[str, str] = {}
+    labels: dict[str, list[str]] = {}
     for key, value in found:
         if value:
             if key.startswith("__"):
                 key = "_" + key.lstrip("_")  # noqa: PLW2901  reserved names lose their second underscore
                 key = re.sub("_+", "_", key)  # noqa: PLW2901
-            labels[key] = f"{labels[key]};{value}" if key in labels else value
-    return labels
+            if value not in labels.setdefault(key, []):
+                labels[key].append(value)
+    return {key: ";".join(values) for key, values in labels.items()}
 
 
 def _go_float(word: str) -> float:
@@ -157,10 +159,30 @@ def prometheus(message: bytes) -> list[Point] | None:
 def influx(message: bytes) -> list[Point] | None:
     """Influx lines, with nanoseconds."""
     try:
-        lines = [line for line in message.decode().split("\n") if line.strip() and line[0] != "#"]
+        lines = [line for line in _influx_lines(message.decode()) if line.strip() and line[0] != "#"]
         return [found for line in lines for found in _influx_line(line.strip())]
     except (RefusedError, UnicodeDecodeError):
         return None
+
+
+def _influx_lines(text: str) -> Iterator[str]:
+    """Lines, whose fields may have strings with line feeds."""
+    at = 0
+    while at < len(text):
+        start, quoted = at, False
+        part = "comment" if text[at] == "#" else "blank"
+        while at < len(text) and (quoted or text[at] != "\n"):
+            character = text[at]
+            if part == "blank" and character not in " \t\r":
+                part = "head"
+            if character == '"' and part == "fields":
+                quoted = not quoted
+            if character == " " and not quoted:
+                part = {"head": "fields", "fields": "time"}.get(part, part)
+            is_escape = character == "\\" and part in ("head", "fields")
+            at += 2 if is_escape and (quoted or text[at + 1 : at + 2] != "\n") else 1
+        yield text[start:at]
+        at += 1
 
 
 def _influx_pieces(line: str) -> tuple[str, str, list[str]]:

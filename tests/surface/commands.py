@@ -159,7 +159,7 @@ def _argparse_command(module: str) -> dict[str, Any]:
     def capture(parser: argparse.ArgumentParser, *_arguments: object) -> None:
         raise _CapturedParserError(parser)
 
-    with patch.object(argparse.ArgumentParser, "parse_args", capture):
+    with patch.object(argparse.ArgumentParser, "parse_known_args", capture):
         try:
             main([])
         except _CapturedParserError as captured:

@@ -315,7 +315,10 @@ def test_the_bare_command_says_how_to_install_the_rest(bare: Path) -> None:
     ],
 )
 def test_a_command_without_its_extra_names_it(bare: Path, command: str, extra: str) -> None:
-    done = run(bare / "kernelcast", command, "--help")
+    asked = run(bare / "kernelcast", command, "--help")
+    assert asked.returncode == 0
+    assert f"pip install 'kernelcast[{extra}]'" in asked.stdout
+    done = run(bare / "kernelcast", command)
     assert done.returncode == 2
     assert f"pip install 'kernelcast[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr

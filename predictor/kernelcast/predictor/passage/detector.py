@@ -241,7 +241,7 @@ def _trend(panel: _Panel, season: Season) -> tuple[Trend, Floats]:
         settling=panel.traits.settling_blocks,
         begins=panel.begins,
         usual=season.usual(adjusted, panel.noise),
-        own_rise=own,
+        own_rise=own & season.known,
     )
     first_day = history_length(np.isfinite(values)) < DAY_BLOCKS
     # A duration that wavers from hour to hour is no drift; a first day has too few hours to say so.
