@@ -29,11 +29,12 @@ UNANSWERED_IN_DEMO: Final[Mapping[str, str]] = MappingProxyType(
 _OF_GPUS: Final = "its state as the GPU itself reports it; a forecast is one state of several"
 _AGE: Final = "it says how old the newest sample is"
 _PREDICTOR: Final = "it is about what the predictor says, which works without this exporter"
+_BY_RULES: Final = "alerts go on by their own rules; one of a finding has its beginning from the finding"
 _BY_READER: Final = "a line for each reader; the stopped one has none"
 
 SHOWN_WITHOUT: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
-        "predictor": {"Worst first": _OF_GPUS, "Waiting on Kafka": _BY_READER},
+        "predictor": {"Worst first": _OF_GPUS, "Waiting on Kafka": _BY_READER, "Alerts that fire": _BY_RULES},
         "bridge": {
             "Data": _AGE,
             "Waiting on Kafka": _BY_READER,
