@@ -129,8 +129,7 @@ class Timeline:
             totals = self.totals
             totals.phase_ns[phase] += now_ns - self._since_ns
             totals.progress_ns = self._since_ns = now_ns
-            if self.loop_ended:
-                self.loop_ended = False
+            self.loop_ended = False
             if has_gradients():
                 self._state = _FETCH
             else:
@@ -146,10 +145,8 @@ class Timeline:
             if self._state == _FETCH:
                 totals.phase_ns[DATA] += now_ns - self._since_ns
                 self._state = _BATCH
-                if not self._fetched:
-                    self._fetched = self._has_loader = True
-                if self.without_gradients:
-                    self.without_gradients = False
+                self._fetched = self._has_loader = True
+                self.without_gradients = False
                 if items is not None:
                     try:  # the usual batch without another call: a list, whose first tensor has the loader's size
                         size = iterator._index_sampler.batch_size  # noqa: SLF001
