@@ -103,7 +103,7 @@ class Timeline:
             shown = EVALUATION if self.without_gradients else OTHER if self._has_loader else FORWARD
         return PHASES[shown]
 
-    def fetching(  # noqa: C901  one call instead of four, because a loader is called often
+    def fetching(  # noqa: C901  one function: torch.compile would compile further ones within a compiled loop
         self, fetch: Callable[[Any], Any], has_gradients: Callable[[], bool], items: Callable[[Any, Any], int] | None
     ) -> Callable[[Any], Any]:
         """Return a function that does as `fetch`, and marks the wait for a batch.
