@@ -167,10 +167,10 @@ def _of_results(results: Sequence[Mapping[str, Any]]) -> KernelTunerRecording:
 def _unit(results: Sequence[Mapping[str, Any]]) -> str:
     """The unit of the objective: of T4 results milliseconds, unless the measurements have another one."""
     units = {
-        str(one.get("unit"))
+        str(measurement["unit"])
         for result in results
-        for one in result.get("measurements", ())
-        if one.get("name") in (_TIME, *result.get("objectives", ())) and one.get("unit")
+        for measurement in result.get("measurements", ())
+        if measurement.get("name") in (_TIME, *result.get("objectives", ())) and measurement.get("unit")
     }
     unit = units.pop() if len(units) == 1 else "ms"
     return _UNITS.get(unit.lower(), unit)

@@ -6,7 +6,6 @@ Each value becomes NVML's answer to the call that gives that row; what rocm-smi 
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -69,11 +68,11 @@ def _answers(output: Mapping[str, Any]) -> Answers:
             "nvmlSystemGetDriverVersion": system.text_of("Driver version"),
         }
     }
-    owned = Counter(map(_own, cards))
-    for index, card in enumerate(cards):
-        own = _own(card)
+    identifiers = [_identifier(card) for card in cards]
+    for index, (card, identifier) in enumerate(zip(cards, identifiers, strict=True)):
         # The partitions of an MI300 have the identifiers of their whole.
-        uuid = f"{own}/{index}" if own and owned[own] > 1 else own or str(index)
+        is_partition = identifiers.count(identifier) > 1
+        uuid = f"{identifier}/{index}" if identifier and is_partition else identifier or str(index)
         unshown = {call: dict(NOT_SHOWN) for call in UNSHOWN_CALLS}
         answers[str(index)] = unshown | _identity(card, uuid) | _values(card)
     return answers
@@ -90,10 +89,10 @@ def _section(lines: Mapping[str, Any]) -> OutputSection:
     )
 
 
-def _own(card: OutputSection) -> str:
-    """What tells a card apart from others: the first identifier that it has; empty without one."""
-    identifiers = (card.text_of(name) for name in ("Unique ID", "Serial Number", "PCI Bus"))
-    return next((one for one in identifiers if one not in UNKNOWN), "")
+def _identifier(card: OutputSection) -> str:
+    """Return the first identifier that a card has; empty if it has none."""
+    identifiers = map(card.text_of, ("Unique ID", "Serial Number", "PCI Bus"))
+    return next((identifier for identifier in identifiers if identifier not in UNKNOWN), "")
 
 
 def _identity(card: OutputSection, uuid: str) -> dict[str, Answer]:

@@ -261,7 +261,7 @@ class _NsysReader:
         Work of an export without processes is that of the only process with calls.
         """
         calls: dict[Hashable, ApiCall] = {}
-        any_process = not any("globalPid" in self._columns(self._named.get(table, "")) for table in _WORK_TABLES)
+        names_process = any("globalPid" in self._columns(self._named.get(table, "")) for table in _WORK_TABLES)
         processes = set()
         for table in CALL_TABLES:
             for row in self.rows(table, ("start", "globalTid", "correlationId", "nameId")):
@@ -271,13 +271,13 @@ class _NsysReader:
                     name = self._strings.get(row.get("nameId"), "")
                     call = ApiCall(thread, self._origin_ns + start, "GraphLaunch" in name)
                     processes.add(_process(thread))
-                    identity = _NO_PROCESS if any_process else _process(thread), correlation
+                    identity = _process(thread) if names_process else _NO_PROCESS, correlation
                     calls.setdefault(identity, call)
                     self._launched.add_call(name, identity)
                     for part, kind in _SYNC_CALLS.items():
                         if part in name:
                             self._waits[identity] = kind
-        if any_process and len(processes) > 1:
+        if len(processes) > 1 and not names_process:
             self._waits.clear()
             return {}
         return calls
@@ -322,14 +322,14 @@ class _NsysReader:
 
     def _timed_events(self) -> dict[str, tuple[int, float]]:
         """By table of timed events, their number and their summed time in nanoseconds."""
-        found: dict[str, tuple[int, float]] = {}
+        events: dict[str, tuple[int, float]] = {}
         for table in sorted(self._tables):
             if table.startswith(_NO_EVENTS) or not {"start", "end"} <= self._columns(table):
                 continue
             query = f'SELECT count(*), total("end" - start) FROM "{table}" WHERE "end" >= start'  # noqa: S608 - of the file
             with suppress(sqlite3.Error):
-                found[table] = self._database.execute(query).fetchone()
-        return found
+                events[table] = self._database.execute(query).fetchone()
+        return events
 
     def _columns(self, table: str) -> set[str]:
         quoted = table.replace('"', '""')
@@ -410,12 +410,12 @@ def _process(number: int | None) -> int:
 
 def _newest(tables: set[str]) -> dict[str, str]:
     """The table for each name: that of this name, else the one of the highest version."""
-    found: dict[str, tuple[int, str]] = {}
+    newest: dict[str, tuple[int, str]] = {}
     for table in tables:
         match = _VERSION.fullmatch(table)
         name, version = (match[1], int(match[2])) if match else (table, sys.maxsize)
-        found[name] = max(found.get(name, (0, "")), (version, table))
-    return {name: table for name, (_, table) in found.items()}
+        newest[name] = max(newest.get(name, (0, "")), (version, table))
+    return {name: table for name, (_, table) in newest.items()}
 
 
 def _number(value: Any) -> int | None:
