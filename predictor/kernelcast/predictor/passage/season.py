@@ -85,8 +85,8 @@ class Season:
     def known_before(self, blocks: Ints) -> Bools:
         """Whether an earlier day shows the hour that lies some blocks back, shape (n,); within a day."""
         columns = self._columns(-np.minimum(blocks, DAY_BLOCKS - 1)[:, None])
-        found: Bools = np.isfinite(np.take_along_axis(self.path, columns, axis=1)[:, 0])
-        return found
+        known: Bools = np.isfinite(np.take_along_axis(self.path, columns, axis=1)[:, 0])
+        return known
 
     def usual(self, values: Floats, noise: Floats) -> Floats:
         """What the season explains of each block, shape (n, b); 0 where it is unknown, NaN for blocks within the range.
@@ -121,8 +121,8 @@ class Season:
     def upper_now(self) -> Floats:
         """Upper end of the range now, shape (n,); NaN where it is not known."""
         columns = self._columns(np.zeros(1, np.int64))
-        found: Floats = np.where(self.known, np.take_along_axis(self.upper, columns, axis=1)[:, 0], np.nan)
-        return found
+        upper: Floats = np.where(self.known, np.take_along_axis(self.upper, columns, axis=1)[:, 0], np.nan)
+        return upper
 
     def ahead(self, blocks: Floats, sure: Bools) -> Floats:
         """Highest usual value from now until each of some blocks ahead, shape (n, k); -inf where unknown.
@@ -176,5 +176,5 @@ def _of_most_days(values: Floats, day_hours: int) -> Floats:
     ordered = np.sort(np.moveaxis(earlier.reshape(len(values), -1, day_hours), 1, 2), axis=2)
     count = np.isfinite(ordered).sum(axis=2)
     place = np.ceil(_MOST_DAYS * np.maximum(count - 1, 0)).astype(np.int64)
-    found: Floats = np.take_along_axis(ordered, place[:, :, None], axis=2)[:, :, 0]
-    return found
+    most: Floats = np.take_along_axis(ordered, place[:, :, None], axis=2)[:, :, 0]
+    return most
