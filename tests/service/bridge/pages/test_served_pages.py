@@ -19,6 +19,7 @@ from starlette.responses import Response
 from tests.service.require import binary
 from tests.support.runtime.certificates import self_signed
 
+from kernelcast.bridge.browser import site as page_site
 from kernelcast.bridge.browser.batch import QueryBatch
 from kernelcast.bridge.browser.connections import ForwardedAnswer
 from kernelcast.bridge.browser.models import page_model
@@ -137,6 +138,36 @@ def test_an_alert_leads_to_its_runbook_and_a_phone_shows_no_column_without_a_val
         assert re.search(r'<a href="/runbooks/KernelcastGpuDown"[^>]*>KernelcastGpuDown</a>', text)
     headings = [re.findall(r'<th scope="col"[^>]*>(\w+)', text) for text in (wide, phone)]
     assert headings == [["alertname", "kernel", "rack", "Value"], ["alertname", "kernel", "Value"]]
+
+
+MEASURED = """<script>
+for (const figure of document.querySelectorAll(".figure")) {
+  const edges = (part) => part.getBoundingClientRect();
+  const [name, value] = [".name", ".value"].map((part) => edges(figure.querySelector(part)));
+  const panel = edges(figure.closest(".panel"));
+  figure.title = [value.top >= name.bottom, value.right <= panel.right && value.bottom <= panel.bottom];
+}
+</script>"""
+"""Gives each figure as title whether its value is below its name, and whether it is within its panel."""
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_phone_shows_a_value_below_its_name_and_within_its_panel(*, wide: bool, tmp_path: Path) -> None:
+    """A figure of a narrow panel stood beside its name, cut at the edge of the panel."""
+    board = dashboard(("stat",))
+    board["panels"] = [board["panels"][0] | {"options": {"textMode": "value_and_name", "wideLayout": wide}}]
+    board["panels"][0] |= {"gridPos": {"x": 0, "y": 0, "w": 5, "h": 3}}
+    board["panels"][0]["targets"][0] |= {"expr": "late", "legendFormat": "GPU temperature"}
+    with served(prometheus, (), board=board) as url:
+        text = drawn(url, tmp_path / "page", "--window-size=390,2400")
+    style = Path(page_site.__file__).parent / "static" / "style.css"
+    text = re.sub(r'<link rel="stylesheet"[^>]*>|<script.*?</script>', "", text)
+    copy = tmp_path / "copy.html"
+    copy.write_text(f"<!doctype html><style>{style.read_text()}</style>{text}{MEASURED}")
+    browser = (binary("chromium", "chromium"), *FLAGS, "--window-size=390,2400", f"--user-data-dir={tmp_path}")
+    command = [*browser, "--dump-dom", copy.as_uri()]
+    measured = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert re.findall(r'<div class="figure" title="([^"]*)"', measured) == ["true,true"]
 
 
 def test_a_page_opens_on_the_first_node_and_all_of_them_can_be_chosen(tmp_path: Path) -> None:
