@@ -107,8 +107,8 @@ def check_tpu(
     elif answering:
         yield ok("tpu", f"a runtime answers at port {listed}")
     elif chips:
-        found = f"{len(chips)} TPU device files, and no runtime answers"
-        yield warn("tpu", found, "start a program on the TPU; if one runs, name its port in exporter.tpu_ports")
+        state = f"{len(chips)} TPU device files, and no runtime answers"
+        yield warn("tpu", state, "start a program on the TPU; if one runs, name its port in exporter.tpu_ports")
     else:
         yield ok("tpu", "none here")
 
