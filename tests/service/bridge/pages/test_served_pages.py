@@ -145,14 +145,15 @@ for (const figure of document.querySelectorAll(".figure")) {
   const edges = (part) => part.getBoundingClientRect();
   const [name, value] = [".name", ".value"].map((part) => edges(figure.querySelector(part)));
   const panel = edges(figure.closest(".panel"));
-  figure.title = [value.top >= name.bottom, value.right <= panel.right && value.bottom <= panel.bottom];
+  const apart = value.top >= name.bottom || value.left >= name.right;
+  figure.title = [apart, value.right <= panel.right && value.bottom <= panel.bottom];
 }
 </script>"""
-"""Gives each figure as title whether its value is below its name, and whether it is within its panel."""
+"""Gives each figure as title whether its value is apart from its name, and whether it is within its panel."""
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_a_phone_shows_a_value_below_its_name_and_within_its_panel(*, wide: bool, tmp_path: Path) -> None:
+def test_a_phone_shows_a_value_apart_from_its_name_and_within_its_panel(*, wide: bool, tmp_path: Path) -> None:
     """A figure of a narrow panel stood beside its name, cut at the edge of the panel."""
     board = dashboard(("stat",))
     board["panels"] = [board["panels"][0] | {"options": {"textMode": "value_and_name", "wideLayout": wide}}]
