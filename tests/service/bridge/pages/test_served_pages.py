@@ -180,6 +180,35 @@ def test_a_page_opens_on_the_first_node_and_all_of_them_can_be_chosen(tmp_path: 
     assert "<span>about gemm</span>" in text
 
 
+@pytest.mark.parametrize(("opened", "minutes"), [("trial", (2, 4)), ("trial?from=now-6h", (356, 360))])
+def test_a_page_opens_on_the_time_since_the_first_measurement_unless_another_is_chosen(
+    opened: str, minutes: tuple[int, int], tmp_path: Path
+) -> None:
+    """A demo of a minute had a sliver at the end of an hour."""
+    ranges = []
+
+    def ask(path: str, body: bytes, headers: Mapping[str, str]) -> ForwardedAnswer:
+        form = dict(parse_qsl(body.decode()))
+        if form["query"] == "hot" and "end" in form:
+            ranges.append(float(form["end"]) - float(form["start"]))
+        return prometheus(path, body, headers)
+
+    with served(ask, ("timeseries",)) as url:
+        text = drawn(url, tmp_path, page=opened)
+    least, most = minutes
+    assert least * 60 <= min(ranges) <= max(ranges) <= most * 60
+    assert "from=" not in text.partition("</nav>")[0] or "?" in opened
+
+
+def test_a_link_lets_the_other_page_open_on_its_own_choice_where_all_are_chosen_here(tmp_path: Path) -> None:
+    """The page of a program opened on all of them after a click on its name in the head of another page."""
+    board = dashboard(("text",))
+    board["templating"]["list"][0] |= {"includeAll": True, "current": {"value": ["$__all"]}}
+    with served(prometheus, (), board=board) as url:
+        every, chosen = (drawn(url, tmp_path, page=page) for page in ("trial", "trial?var-which=gemm"))
+    assert ["which" in text.partition("</nav>")[0] for text in (every, chosen)] == [False, True]
+
+
 def test_the_head_of_a_page_names_the_events_that_graphs_have_dashed_lines_for(tmp_path: Path) -> None:
     """A red dashed line in each graph had no name anywhere."""
     board = dashboard(("timeseries",))
@@ -265,7 +294,7 @@ def test_all_panels_of_a_page_ask_in_one_request(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("kernelcast.bridge.browser.site.QueryBatch", Counted)
     with served(prometheus, TYPES) as url:
         drawn(url, tmp_path)
-    assert len(lists[0]) == 1, "the values of the variable, which the panels need"
+    assert len(lists[0]) == 2, "the values of the variable, and the first measurement, which the panels need"
     assert len(lists[1]) == len(TYPES) + 1, "a panel of text asks nothing, and two panels are added to the types"
 
 
