@@ -180,7 +180,7 @@ def test_a_page_opens_on_the_first_node_and_all_of_them_can_be_chosen(tmp_path: 
     assert "<span>about gemm</span>" in text
 
 
-@pytest.mark.parametrize(("opened", "minutes"), [("trial", (2, 4)), ("trial?from=now-6h", (356, 360))])
+@pytest.mark.parametrize(("opened", "minutes"), [("trial", (1, 3)), ("trial?from=now-6h", (356, 360))])
 def test_a_page_opens_on_the_time_since_the_first_measurement_unless_another_is_chosen(
     opened: str, minutes: tuple[int, int], tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ import { Variables } from "./variables.js";
 
 const POINTS = 240;
 const MOST_EVENTS = 60;
-const OLDEST_POINTS = 60;
 const VARIABLES_MILLISECONDS = 60_000; // values of variables and events change rarely, and cost a query each
 const FIRST = "kernelcast-overview";
 const SECONDS = { s: 1, m: 60, h: 3600, d: 86400 };
@@ -40,7 +39,7 @@ function opening(now) {
 async function loadOldest() {
   if (page.oldest !== undefined || page.parameters.get("from")) return;
   const range = duration(page.model.time?.from, 3600);
-  const step = Math.max(page.site.scrape_interval_seconds, range / OLDEST_POINTS);
+  const step = Math.max(page.site.scrape_interval_seconds, range / POINTS);
   const end = Math.floor(Date.now() / 1e3 / step) * step;
   const found = await asked("query_range", { query: page.site.measured, start: String(end - range), end: String(end), step: String(step) }, page.controller.signal);
   page.oldest = (found[0]?.values?.[0]?.[0] ?? NaN) - step;

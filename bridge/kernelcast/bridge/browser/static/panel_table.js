@@ -7,7 +7,6 @@ import { SOURCE, sorted, tablesOf, transformed } from "./frames.js";
 
 const MOST_ROWS = 200;
 const ALERT = /^(Kernelcast\w+|Watchdog)$/; // names of our alerts, whose runbooks this bridge serves
-const VALUE = /^Value( #[A-Z])?$/; // columns of numbers, also while there are none
 const PHONE = 760; // pixels, as in the style sheet
 const FREE_COLUMN = 150; // Grafana's least width of a column without a width of its own
 
@@ -21,7 +20,7 @@ export function table(page, panel, answers) {
   const first = panel.options?.sortBy?.[0];
   const state = panel.sort ?? (first ? { field: first.displayName, desc: first.desc } : undefined);
   const ordered = sorted(whole, state);
-  for (const column of visible) column.numeric = VALUE.test(column.name) || whole.rows.some((row) => typeof row[column.name] === "number");
+  for (const column of visible) column.numeric = (column.config.unit && empty(column)) || whole.rows.some((row) => typeof row[column.name] === "number");
   const head = visible.map(({ name, config, numeric }) => {
     const mark = state?.field === name ? (state.desc ? " ↓" : " ↑") : "";
     const sort = () => {
