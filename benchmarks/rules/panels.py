@@ -51,7 +51,7 @@ def opened(gpus: int, *, every_program: bool = False) -> Iterator[Panel]:
 
     Args:
         gpus: GPUs of the fleet.
-        every_program: Whether all programs are chosen where a page opens on one.
+        every_program: Choose all programs, also on a page that opens on one.
     """
     for text in dashboards.render().values():
         page = json.loads(text)

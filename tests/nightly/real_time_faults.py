@@ -27,7 +27,7 @@ AFTER_SECONDS: Final = 150
 OPTIONS: Final[Mapping[str, str]] = {
     "memory-leak": "rate=3000,gpu=1",
     "thermal-drift": "rate=240,gpu=1",
-    "memory-errors": "rate=500,rows=120,gpu=1",
+    "memory-errors": "rate=12000,rows=120,gpu=1",
     "pcie-replays": "rate=600,gpu=1",
     "power-brake": "ratio=0.5",
     "nvml-hang": "",

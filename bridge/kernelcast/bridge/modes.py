@@ -78,11 +78,11 @@ def max_lag_seconds_of(settings: BridgeSettings) -> float:
 def _check_group(settings: BridgeSettings) -> None:
     if settings.mode == "group":
         return
-    for name, given in (
+    for name, is_set in (
         ("group_protocol", settings.group_protocol != "classic"),
         ("group_instance_id", settings.group_instance_id is not None),
     ):
-        if given:
+        if is_set:
             raise ConfigurationError(
                 f"bridge.{name} is set, and bridge.mode is {settings.mode}, which joins no group; "
                 "leave it out, or set bridge.mode to group"

@@ -45,16 +45,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--ca-file", metavar="FILE", help="authority of its certificate; unused on this machine")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, metavar="SECONDS")
     try:
-        given = parser.parse_args(list(arguments))
-        _check_timeout(given.timeout)
-        requests = [_request(url, given.username, given.password_file) for url in given.urls]
-        asked = [(request, _context(request.host, given.ca_file)) for request in requests]
+        options = parser.parse_args(list(arguments))
+        _check_timeout(options.timeout)
+        requests = [_request(url, options.username, options.password_file) for url in options.urls]
+        endpoints = [(request, _context(request.host, options.ca_file)) for request in requests]
     except SystemExit as error:
         return int(error.code or 0)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"kernelcast: {error}\n")
         return _USAGE
-    answers = (_ask(request, context, given.timeout) for request, context in asked)
+    answers = (_ask(request, context, options.timeout) for request, context in endpoints)
     return next((code for code in answers if code is not None), _UNHEALTHY)
 
 

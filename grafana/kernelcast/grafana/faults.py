@@ -99,9 +99,8 @@ FAULTS: Final = (
         "Uncorrectable memory errors",
         matcher='xid=~"48|95"',
         consequences=(
-            Consequence("KernelcastGpuMemoryUncorrectable"),
+            Consequence("KernelcastGpuMemoryUncorrectable"),  # where the counter is read before the XID
             Consequence("KernelcastGpuXid", f'xid=~"{_MEMORY_XIDS}"'),
-            Consequence("KernelcastGpuRepairPending"),
         ),
     ),
     Fault(
@@ -120,13 +119,7 @@ FAULTS: Final = (
         seen_seconds=30 * MINUTE,
         consequences=(Consequence("KernelcastGpuRepairPending"), Consequence("KernelcastGpuSingleBitStorm")),
     ),
-    Fault(
-        "ecc-burst",
-        "KernelcastGpuXid",
-        "Memory errors",
-        matcher='xid="92"',
-        consequences=(Consequence("KernelcastGpuSingleBitStorm"),),
-    ),
+    Fault("ecc-burst", "KernelcastGpuXid", "Memory errors", matcher='xid="92"'),
     Fault("xid", "KernelcastGpuXidApplication", "XIDs"),
     Fault("pcie-replays", "KernelcastGpuPcieLinkDegraded", "PCIe retries", seen_seconds=2 * MINUTE),
     Fault("pcie-link", "KernelcastGpuPcieLinkDegraded", "PCIe lanes"),

@@ -224,8 +224,8 @@ def _made(kind: type[T], value: Any, path: str, problems: list[str]) -> T:
     known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
     unknown = [key for key in value if key not in known]
     problems.extend(f"{_below(path, key)} is not a setting{did_you_mean(str(key), known)}" for key in unknown)
-    given = {name: _value(hints[name], value[name], _below(path, name), problems) for name in known if name in value}
-    return kind(**given)
+    settings = {name: _value(hints[name], value[name], _below(path, name), problems) for name in known if name in value}
+    return kind(**settings)
 
 
 def _value(kind: Any, value: Any, path: str, problems: list[str]) -> Any:

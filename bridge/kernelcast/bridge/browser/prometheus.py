@@ -174,7 +174,7 @@ _decoded: Final = _cached(unquote_plus)
 _encoded: Final = _cached(quote_plus)
 
 
-def checked(path: str, given: list[tuple[str, str]]) -> dict[str, str]:
+def checked(path: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
     """The parameters of a query that may be forwarded.
 
     Raises:
@@ -182,12 +182,12 @@ def checked(path: str, given: list[tuple[str, str]]) -> dict[str, str]:
     """
     if path not in PARAMETERS:
         raise RefusedQueryError(404, f"{path} is not forwarded; {' and '.join(PARAMETERS)} are")
-    names = [name for name, _ in given]
+    names = [name for name, _ in pairs]
     if sorted(names) != sorted(PARAMETERS[path]):
         raise RefusedQueryError(
             400, f"parameters are {', '.join(names) or 'none'}; {path} needs {', '.join(PARAMETERS[path])}"
         )
-    parameters = dict(given)
+    parameters = dict(pairs)
     if len(parameters["query"]) > MAX_QUERY_CHARACTERS:
         raise RefusedQueryError(
             400, f"the query has {len(parameters['query'])} characters; at most {MAX_QUERY_CHARACTERS} are forwarded"

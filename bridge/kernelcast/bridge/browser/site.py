@@ -17,6 +17,7 @@ from kernelcast.bridge.browser.batch import QueryBatch
 from kernelcast.bridge.browser.connections import ForwardedAnswer
 from kernelcast.bridge.browser.models import PageModel
 from kernelcast.bridge.browser.settings import PagesSettings
+from kernelcast.wire.catalogue.exporter import TICKS
 
 PATH: Final = "/pages"
 """Prefix of every route of the pages."""
@@ -27,6 +28,8 @@ MOVED: Final = {
     "kernelcast-hints": "kernelcast-kernels",
 }
 """Pages that are a part of another one; links to them still lead there."""
+_MEASURED: Final = f"group({TICKS.prometheus_name})"
+"""PromQL with a result since the first measurement: pages open on no longer time than that."""
 _STATIC: Final = Path(__file__).parent / "static"
 _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
@@ -132,6 +135,7 @@ class PageSite:
         about: dict[str, Any] = {
             "dashboards": listed,
             "scrape_interval_seconds": self._settings.scrape_interval_seconds,
+            "measured": _MEASURED,
         }
         return JSONResponse(about, headers={**_SECURITY, "cache-control": "no-store"})
 

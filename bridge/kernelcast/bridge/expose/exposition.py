@@ -103,5 +103,5 @@ def _negotiated(request: HttpRequest, usable: Callable[[Format], bool]) -> tuple
 
 def _tags(request: HttpRequest) -> frozenset[str]:
     """Return the entity tags of the pages that the client has, or ANY_TAG."""
-    given = ",".join(request.headers.getlist("if-none-match"))
-    return frozenset(tag.strip().removeprefix("W/") for tag in given.split(","))
+    tags = ",".join(request.headers.getlist("if-none-match"))
+    return frozenset(tag.strip().removeprefix("W/") for tag in tags.split(","))

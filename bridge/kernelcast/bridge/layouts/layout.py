@@ -155,11 +155,15 @@ class StoreSnapshot:
         This is not done in `take`, because finding 100,000 positions takes tens of milliseconds, which is too long to
         hold the store's lock, and text 0.0.4 has no exemplars.
         """
-        given = self.exemplars_by_slot
-        if not given:
+        by_slot = self.exemplars_by_slot
+        if not by_slot:
             return {}
-        positions = self.layout.positions(np.fromiter(given, np.int64, len(given))).tolist()
-        return {position: one for position, one in zip(positions, given.values(), strict=True) if position >= 0}
+        positions = self.layout.positions(np.fromiter(by_slot, np.int64, len(by_slot))).tolist()
+        return {
+            position: exemplars
+            for position, exemplars in zip(positions, by_slot.values(), strict=True)
+            if position >= 0
+        }
 
 
 class SnapshotSource(Protocol):

@@ -102,7 +102,7 @@ def with_older_start(tables: Tables, slot: int, point: Arrival, rules: PointRule
     """Return the outcome of a point whose start is before that of its series.
 
     A process that was replaced by another one sends no points that are newer than the other's. If its points are
-    newer, both run: the one that started later keeps the series as long as it lives.
+    newer, two processes run under one identity: the one that started later keeps the series as long as it lives.
     """
     if not is_later(tables, slot, point, rules):
         return OLDER

@@ -26,7 +26,7 @@ from kernelcast.cli.doctor.result import CheckLevel, CheckResult, ok
 from kernelcast.cli.doctor.settings import DoctorSettings, NodeSettings
 from kernelcast.runtime.command import command
 from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME
-from kernelcast.runtime.settings.service import load
+from kernelcast.runtime.settings.service import KafkaSettings, load
 
 STATE_BYTES: Final = 64 * 2**20
 """Room that the exporter's totals need on disk."""
@@ -67,32 +67,18 @@ def doctor(  # noqa: PLR0913  its options
     is_installed = all(map(find_spec, software.EXTRAS["exporter"]))
     if is_installed:
         _check_as_exporter(config, to_kafka)
-    flags = {"kafka.bootstrap_servers": bootstrap_servers}
-    kafka = load("doctor", DoctorSettings, path=config, flags=flags, environ=os.environ).kafka
-    own = {
+    flags = {
         "web.listen_address": listen_address,
         "web.config_file": web_config_file,
         "socket_path": socket,
         "state_directory": state_directory,
         "to_kafka": to_kafka,
     }
-    node_settings = load("exporter", NodeSettings, path=config, flags=own, environ=os.environ)
-
-    def checks() -> Iterator[CheckResult]:
-        yield from software.check_python()
-        yield from software.check_extras()
-        yield from within(gpu.check_gpu, name="nvml")
-        yield from within(rows.check_rows, name="nvml rows")
-        yield from gpu.check_cupti()
-        if node_settings.to_kafka:
-            yield from broker.check_broker(kafka, probe_clock=probe_clock)
-        else:
-            yield ok("kafka", "is not used: the exporter's to_kafka is off")
-        yield from _check_node(node_settings, is_installed=is_installed)
-        yield from node.check_web_config(node_settings.web.config_file)
-        yield from software.check_tools()
-
-    findings = list(checks()) if as_json else _shown(checks())
+    exporter = load("exporter", NodeSettings, path=config, flags=flags, environ=os.environ)
+    brokers = {"kafka.bootstrap_servers": bootstrap_servers}
+    kafka = load("doctor", DoctorSettings, path=config, flags=brokers, environ=os.environ).kafka
+    checks = _checks(exporter, kafka, is_installed=is_installed, probe_clock=probe_clock)
+    findings = list(checks) if as_json else _shown(checks)
     if as_json:
         typer.echo(json.dumps([_as_json(finding) for finding in findings], indent=2))
     failed = [finding for finding in findings if finding.level is CheckLevel.FAIL]
@@ -107,11 +93,28 @@ def _check_as_exporter(config: Path | None, to_kafka: str | None) -> None:
         typer.Exit: It refuses them.
     """
     options = {"--config": config, "--kafka": to_kafka}
-    given = [word for option, value in options.items() if value is not None for word in (option, str(value))]
+    arguments = [text for option, value in options.items() if value is not None for text in (option, str(value))]
     with redirect_stdout(io.StringIO()):
-        code = run(["exporter", "--check-config", *given])
+        code = run(["exporter", "--check-config", *arguments])
     if code:
         raise typer.Exit(code)
+
+
+def _checks(
+    exporter: NodeSettings, kafka: KafkaSettings, *, is_installed: bool, probe_clock: bool
+) -> Iterator[CheckResult]:
+    yield from software.check_python()
+    yield from software.check_extras()
+    yield from within(gpu.check_gpu, name="nvml")
+    yield from within(rows.check_rows, name="nvml rows")
+    yield from gpu.check_cupti()
+    if exporter.to_kafka:
+        yield from broker.check_broker(kafka, probe_clock=probe_clock)
+    else:
+        yield ok("kafka", "is not used: the exporter's to_kafka is off")
+    yield from _check_node(exporter, is_installed=is_installed)
+    yield from node.check_web_config(exporter.web.config_file)
+    yield from software.check_tools()
 
 
 def _check_node(node_settings: NodeSettings, *, is_installed: bool) -> Iterator[CheckResult]:
@@ -120,8 +123,7 @@ def _check_node(node_settings: NodeSettings, *, is_installed: bool) -> Iterator[
     Where it is installed and none listens, this user is to start it: what would end it then is a failure. The files of
     one that runs are its own user's.
     """
-    runs = node.is_listening(node_settings.socket_path)
-    starts = is_installed and not runs
+    starts = is_installed and not node.is_listening(node_settings.socket_path)
     yield from node.check_socket(node_settings.socket_path, starts=starts)
     if is_installed:
         yield from node.check_listen_address(node_settings.web.listen_address, starts=starts)

@@ -28,30 +28,29 @@ def check_socket(path: Path, *, starts: bool = False) -> Iterator[CheckResult]:
         path: The exporter's socket.
         starts: Whether this user is to start the exporter, which ends if it cannot make the socket.
     """
-    check, start = "probe socket", "start `kernelcast exporter` on this machine"
+    check = "probe socket"
     try:
         mode = path.stat().st_mode
-        denied = not os.access(path, os.W_OK)
+        is_writable = os.access(path, os.W_OK)
     except FileNotFoundError:
-        yield _cannot_be_made(path) if starts and not _can_be_made(path) else warn(check, f"{path} is not there", start)
+        yield _without_exporter(path, f"{path} is not there", starts=starts)
         return
     except OSError as error:
         yield fail(check, f"{path}: {error.strerror}", f"let the programs' users enter {path.parent}")
         return
-    refusal = _connection_error(path)
+    refusal, permissions = _connection_error(path), stat.filemode(mode)
     if not stat.S_ISSOCK(mode):
         yield fail(check, f"{path} is not a socket", "remove it and restart the exporter")
-    elif denied:
-        found = f"{path} ({stat.filemode(mode)}) cannot be written by user {os.getuid()}"
-        yield fail(check, found, "put the user into the socket's group")
+    elif not is_writable:
+        state = f"{path} ({permissions}) cannot be written by user {os.getuid()}"
+        yield fail(check, state, "put the user into the socket's group")
     elif refusal is None:
-        yield ok(check, f"{path} ({stat.filemode(mode)}), an exporter listens")
-    elif not isinstance(refusal, ConnectionRefusedError):
-        yield fail(check, f"{path}: {refusal.strerror or refusal}", "stop what listens there, and restart the exporter")
-    elif starts and not _can_be_made(path):
-        yield _cannot_be_made(path)
+        yield ok(check, f"{path} ({permissions}), an exporter listens")
+    elif isinstance(refusal, ConnectionRefusedError):
+        state = f"{path} was left behind by an exporter that has ended: nobody listens"
+        yield _without_exporter(path, state, starts=starts)
     else:
-        yield warn(check, f"{path} was left behind by an exporter that has ended: nobody listens", start)
+        yield fail(check, f"{path}: {refusal.strerror or refusal}", "stop what listens there, and restart the exporter")
 
 
 def _connection_error(path: Path) -> OSError | None:
@@ -65,16 +64,18 @@ def _connection_error(path: Path) -> OSError | None:
     return None
 
 
-def _can_be_made(path: Path) -> bool:
-    """Whether this user may make a file, and the directories above it."""
+def _without_exporter(path: Path, state: str, *, starts: bool) -> CheckResult:
+    """The result where no exporter listens: a failure if this user is to start one and may not make its socket."""
     nearest = next((parent for parent in path.parents if os.access(parent, os.F_OK)), Path("/"))
-    return os.access(nearest, os.W_OK | os.X_OK)
-
-
-def _cannot_be_made(path: Path) -> CheckResult:
-    found = f"probe socket {path} cannot be opened: {os.strerror(errno.EACCES)}"
-    remedy = f"name one that user {os.getuid()} can make with --probe.socket"
-    return CheckResult("probe socket", CheckLevel.FAIL, found, remedy, wrong_settings=True)
+    if not starts or os.access(nearest, os.W_OK | os.X_OK):
+        return warn("probe socket", state, "start `kernelcast exporter` on this machine")
+    return CheckResult(
+        "probe socket",
+        CheckLevel.FAIL,
+        f"probe socket {path} cannot be opened: {os.strerror(errno.EACCES)}",
+        f"name one that user {os.getuid()} can make with --probe.socket",
+        wrong_settings=True,
+    )
 
 
 def check_listen_address(address: str, *, starts: bool) -> Iterator[CheckResult]:
@@ -87,9 +88,9 @@ def check_listen_address(address: str, *, starts: bool) -> Iterator[CheckResult]
     try:
         bind(address).close()
     except ConfigurationError as error:
-        found, _, remedy = str(error).rpartition("; ")
+        problem, _, remedy = str(error).rpartition("; ")
         if starts:
-            yield CheckResult("web address", CheckLevel.FAIL, found, remedy, wrong_settings=True)
+            yield CheckResult("web address", CheckLevel.FAIL, problem, remedy, wrong_settings=True)
         else:
             yield ok("web address", f"{address} is in use, and an exporter runs here")
     else:

@@ -80,8 +80,8 @@ def _lost(index: int, error: Exception) -> CheckResult:
 def _findings_of_gpu(index: int, missing: Mapping[str, list[str]]) -> Iterator[CheckResult]:
     check = f"rows gpu {index}"
     absent = missing.get(NOT_SUPPORTED[0], [])
-    found = f"{len(CALLS) - sum(map(len, missing.values()))} of {len(CALLS)} kinds"
-    yield ok(check, f"{found}; this GPU has no {', '.join(absent)}" if absent else found)
+    readable = f"{len(CALLS) - sum(map(len, missing.values()))} of {len(CALLS)} kinds"
+    yield ok(check, f"{readable}; this GPU has no {', '.join(absent)}" if absent else readable)
     for reason, what in missing.items():
         if reason == NO_PERMISSION:
             yield warn(check, f"user may not read {', '.join(what)}", _NO_RIGHTS)

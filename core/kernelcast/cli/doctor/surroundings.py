@@ -107,8 +107,8 @@ def check_tpu(
     elif answering:
         yield ok("tpu", f"a runtime answers at port {listed}")
     elif chips:
-        found = f"{len(chips)} TPU device files, and no runtime answers"
-        yield warn("tpu", found, "start a program on the TPU; if one runs, name its port in exporter.tpu_ports")
+        state = f"{len(chips)} TPU device files, and no runtime answers"
+        yield warn("tpu", state, "start a program on the TPU; if one runs, name its port in exporter.tpu_ports")
     else:
         yield ok("tpu", "none here")
 
@@ -153,11 +153,11 @@ def check_directory(
     if not os.access(nearest, os.W_OK | os.X_OK):
         if setting:
             code = errno.EACCES if nearest.is_dir() else errno.EEXIST if nearest == directory else errno.ENOTDIR
-            found = f"{setting} {directory} cannot be used: {os.strerror(code)}"
-            yield CheckResult(check, CheckLevel.FAIL, found, remedy, wrong_settings=True)
-            return
-        remedy = f"make {directory} for the exporter's user (the systemd unit does), or run this check as that user"
-        yield warn(check, f"{directory}: user {os.getuid()} cannot write to {nearest}", remedy)
+            problem = f"{setting} {directory} cannot be used: {os.strerror(code)}"
+            yield CheckResult(check, CheckLevel.FAIL, problem, remedy, wrong_settings=True)
+        else:
+            other = f"make {directory} for the exporter's user (the systemd unit does), or run this check as that user"
+            yield warn(check, f"{directory}: user {os.getuid()} cannot write to {nearest}", other)
         return
     free = shutil.disk_usage(nearest).free
     if free < needed_bytes:

@@ -101,10 +101,10 @@ def gather(
             layers.put((name, *keys), _typed(model, (name, *keys), value), name=_dotted(name, keys), source=variable)
     for keys, value, variable in _environment(section, environ):
         layers.put(keys, _typed(model, keys, value), name=_dotted(section, keys), source=variable)
-    for dotted, given in flags.items():
-        if given is not None:
+    for dotted, option in flags.items():
+        if option is not None:
             keys = tuple(dotted.split("."))
-            layers.put(keys, _typed(model, keys, given), name=_option(model, keys), source="")
+            layers.put(keys, _typed(model, keys, option), name=_option(model, keys), source="")
     return layers
 
 

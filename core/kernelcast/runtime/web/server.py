@@ -124,20 +124,7 @@ class WebServer:
         self._counts = WebCounts()
         self.connections = OpenConnections(count=self._counts.closed)
         self.scrapes = BoundedEndpoint(_metrics_endpoint(metrics), self._counts.refused)
-        own = [
-            Route("/", self._landing),
-            Route("/metrics", self.scrapes.answer),
-            Route("/-/healthy", _check_endpoint(self._healthy, "healthy")),
-            Route("/-/ready", _check_endpoint(ready, "ready")),
-        ]
-        self._counts.paths = {route.path for route in (*own, *routes) if isinstance(route, Route)}
-        self._app = Guard(
-            Starlette(routes=[*own, *routes]),
-            watched=self._watched,
-            max_body_bytes=MAX_BODY_BYTES,
-            full=lambda: self.connections.full,
-            counts=self._counts,
-        )
+        self._app = self._guarded([*self._own_routes(), *routes])
         if isinstance(metrics, CollectorRegistry):
             self.measure(metrics)
 
@@ -224,6 +211,24 @@ class WebServer:
         context = WatchedContext(ssl.PROTOCOL_TLS_SERVER)
         context.watched = self._watched
         return context
+
+    def _own_routes(self) -> list[BaseRoute]:
+        return [
+            Route("/", self._landing),
+            Route("/metrics", self.scrapes.answer),
+            Route("/-/healthy", _check_endpoint(self._healthy, "healthy")),
+            Route("/-/ready", _check_endpoint(self._ready, "ready")),
+        ]
+
+    def _guarded(self, routes: Sequence[BaseRoute]) -> Guard:
+        self._counts.paths = {route.path for route in routes if isinstance(route, Route)}
+        return Guard(
+            Starlette(routes=routes),
+            watched=self._watched,
+            max_body_bytes=MAX_BODY_BYTES,
+            full=lambda: self.connections.full,
+            counts=self._counts,
+        )
 
     def _bind(self) -> socket.socket:
         host, _ = parse_listen_address(self._settings.listen_address)

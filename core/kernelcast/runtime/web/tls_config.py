@@ -191,8 +191,8 @@ class TlsConfig(Section):
             raise ConfigurationError(f"tls_server_config.{where} cannot be used: {error}") from None
 
 
-def _must_be_known(what: str, given: tuple[str, ...], known: Any) -> None:
-    unknown = [name for name in given if name not in known]
+def _must_be_known(what: str, names: tuple[str, ...], known: Any) -> None:
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"{', '.join(unknown)} is not a supported {what}; these are: {', '.join(known)}")
 

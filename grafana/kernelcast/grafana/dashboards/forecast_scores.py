@@ -83,9 +83,9 @@ def _coverage() -> Placed:
     text = PanelText(
         "Coverage of past intervals",
         "Share of observations that fell inside the 95 % interval forecast for them. Far below 95 % the intervals are "
-        "too narrow; at 100 % they are too wide.",
+        f"too narrow, and below {Thresholds().forecast_coverage_ratio * 100:g} % an alert says so; at 100 % they are "
+        "too wide.",
     )
     query = Query(promql.series(forecast.FORECAST_COVERAGE, free=("Hostname",)), "{{metric}}")
-    wanted = ((None, "transparent"), (Thresholds().forecast_coverage_ratio, "orange"))
-    axis = Axis("percentunit", low=0, high=1, thresholds=wanted)
+    axis = Axis("percentunit", low=0, high=1)
     return words.renamed(time_series(text, [query, liveness.LEARNING_IN_A_GRAPH], axis, height=9))

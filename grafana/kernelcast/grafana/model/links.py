@@ -43,8 +43,8 @@ class Link:
     def _data_link(self, values: Mapping[str, str]) -> dict[str, Any]:
         own = [f"var-{name}=${{{value}:percentencode}}" for name, value in values.items()]
         fixed = [f"var-{name}={value}" for name, value in self.constants.items()]
-        given = {*values, *self.constants}
-        carried = [f"${{{name}:queryparam}}" for name in CARRIED if name not in given]
+        assigned = {*values, *self.constants}
+        carried = [f"${{{name}:queryparam}}" for name in CARRIED if name not in assigned]
         url = f"/d/{self.page}?" + "&".join(("${__url_time_range}", *carried, *own, *fixed))
         return {"title": self.title, "url": url, "targetBlank": False}
 

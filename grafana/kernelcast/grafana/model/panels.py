@@ -88,8 +88,8 @@ class PanelText:
 class Axis:
     """Unit and range of a panel's values; thresholds only if they require an action.
 
-    A graph draws its thresholds as dashed lines, shows at least up to `soft_high`, and can be logarithmic. `states` are
-    words for the values of a figure.
+    A graph has no thresholds: a dashed line at one would have no name, and a limit is a series, see `limits`. It shows
+    at least up to `soft_high`, and can be logarithmic. `states` are words for the values of a figure.
     """
 
     unit: str
@@ -196,7 +196,6 @@ def time_series(
         "stacking": {"group": "A", "mode": "normal"} if style.stacked else {},
         "axisSoftMax": _LEAST_SHARE if _is_open_share(axis) else axis.soft_high,
         "scaleDistribution": {"log": 10, "type": "log" if axis.logarithmic else "linear"},
-        "thresholdsStyle": {"mode": "off" if axis.thresholds == NO_THRESHOLDS else "dashed"},
     }
     if text.if_empty is not None:
         queries = [*queries, Query(f"0 * group({text.if_empty.proof})", "measured")]

@@ -76,15 +76,15 @@ def alertmanager_config(
     with exit_on_configuration_error():
         site = read(site_file)
         url = _chosen(webhook_url, alertmanager.WEBHOOK_URL, alertmanager.webhook_of(site))
-        given = _access(url.partition(":")[0], ca_file, username, password_file) if ca_file or username else None
+        access = _access(url.partition(":")[0], ca_file, username, password_file) if ca_file or username else None
         site = _checked(replace(site, profile=_chosen(profile, rules.PRODUCTION.name, site.profile)))
-        text = alertmanager.render(url, site.rules_profile, given or site.bridge.access)
+        text = alertmanager.render(url, site.rules_profile, access or site.bridge.access)
     typer.echo(text, nl=False)
 
 
-def _chosen(given: T, default: T, of_site: T) -> T:
+def _chosen(option: T, default: T, of_site: T) -> T:
     """The value of an option where it is not the default, and the site's otherwise."""
-    return given if given != default else of_site
+    return option if option != default else of_site
 
 
 def _checked(site: Site) -> Site:
@@ -101,12 +101,12 @@ def _checked(site: Site) -> Site:
 
 def _of_addresses(site: Site, named: dict[str, Addresses], *, only: bool) -> Site:
     """A site with the addresses that were given; with `only`, services without one are left out if a daemon's was."""
-    given = {name: tuple(targets) for name, targets in named.items() if targets}
-    only = only and not given.keys() <= {"alertmanager"}
+    addresses = {name: tuple(targets) for name, targets in named.items() if targets}
+    only = only and not addresses.keys() <= {"alertmanager"}
     for name in named:
         service: Targets = getattr(site, name)
-        if name in given:
-            site = replace(site, **{name: replace(service, targets=given[name])})  # type: ignore[arg-type]
+        if name in addresses:
+            site = replace(site, **{name: replace(service, targets=addresses[name])})  # type: ignore[arg-type]
         elif only:
             site = replace(site, **{name: Targets()})  # type: ignore[arg-type]
     return site

@@ -64,9 +64,9 @@ def dashboards(
         elif flavor is DashboardFlavor.CONFIGMAP:
             listed(write_files(directory, kubernetes.configmaps(pages.render(site.runbooks_url), site)))
         else:
-            made = {f"provisioning/{name}": text for name, text in provisioning.render(site).items()}
-            made |= {f"dashboards/{name}": text for name, text in pages.render(site.runbooks_url).items()}
-            listed(write_files(directory, made))
+            files = {f"provisioning/{name}": text for name, text in provisioning.render(site).items()}
+            files |= {f"dashboards/{name}": text for name, text in pages.render(site.runbooks_url).items()}
+            listed(write_files(directory, files))
 
 
 def _all_files(site: Site) -> dict[str, str]:
@@ -90,8 +90,9 @@ def rule_files(
     with exit_on_configuration_error():
         site = read(site_file)
         files = _rules_of(site, native=native)
-        made = kubernetes.prometheus_rules(files, site) if flavor is RuleFlavor.PROMETHEUSRULE else files
-        listed(write_files(directory, made))
+        if flavor is RuleFlavor.PROMETHEUSRULE:
+            files = kubernetes.prometheus_rules(files, site)
+        listed(write_files(directory, files))
 
 
 def scrape_files(
@@ -104,11 +105,11 @@ def scrape_files(
     with exit_on_configuration_error():
         site = read(site_file)
         if flavor is ScrapeFlavor.PROMETHEUS:
-            made = {prometheus.FILE: prometheus.render(site)}
+            files = {prometheus.FILE: prometheus.render(site)}
         else:
             kind = "ServiceMonitor" if flavor is ScrapeFlavor.SERVICEMONITOR else "PodMonitor"
-            made = kubernetes.monitors(kind, site)
-        listed(write_files(directory, made))
+            files = kubernetes.monitors(kind, site)
+        listed(write_files(directory, files))
 
 
 def chart(directory: Output, *, site_file: SiteFile = None) -> None:
@@ -116,9 +117,9 @@ def chart(directory: Output, *, site_file: SiteFile = None) -> None:
     with exit_on_configuration_error():
         site = read(site_file)
         written = copy_files(_deployment() / _CHART, directory)
-        made = {f"files/dashboards/{name}": text for name, text in pages.render(site.runbooks_url).items()}
-        made |= {f"files/rules/{name}": text for name, text in _rules_of(site, native=False).items()}
-        listed([*written, *write_files(directory, made)])
+        files = {f"files/dashboards/{name}": text for name, text in pages.render(site.runbooks_url).items()}
+        files |= {f"files/rules/{name}": text for name, text in _rules_of(site, native=False).items()}
+        listed([*written, *write_files(directory, files)])
 
 
 def _rules_of(site: Site, *, native: bool) -> dict[str, str]:

@@ -26,19 +26,19 @@ _HEADING: Final = "Made by `kernelcast {command}`."
 
 def configmaps(dashboards: Mapping[str, str], site: Site) -> dict[str, str]:
     """One ConfigMap for each dashboard, by file name; `kubectl apply` needs `--server-side` for texts of this size."""
-    made = {}
+    files = {}
     for name, text in dashboards.items():
         stem = name.removesuffix(".json")
         labels = {site.kubernetes.dashboard_label: "1"}
         metadata = _metadata(stem, site.kubernetes, labels) | {"annotations": {FOLDER_ANNOTATION: site.grafana.folder}}
         document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {name: text}}
-        made[f"{stem}.configmap.yaml"] = to_yaml(document, heading=_HEADING.format(command="grafana files"))
-    return made
+        files[f"{stem}.configmap.yaml"] = to_yaml(document, heading=_HEADING.format(command="grafana files"))
+    return files
 
 
 def prometheus_rules(rule_files: Mapping[str, str], site: Site) -> dict[str, str]:
     """One PrometheusRule for each rule file, by file name."""
-    made = {}
+    files = {}
     for name, text in rule_files.items():
         stem = f"kernelcast-{name.removesuffix('.yaml')}"
         document = {
@@ -47,14 +47,14 @@ def prometheus_rules(rule_files: Mapping[str, str], site: Site) -> dict[str, str
             "metadata": _metadata(stem, site.kubernetes, site.kubernetes.labels),
             "spec": {"groups": yaml.safe_load(text)["groups"]},
         }
-        made[f"{stem}.prometheusrule.yaml"] = to_yaml(document, heading=_HEADING.format(command="rules files"))
-    return made
+        files[f"{stem}.prometheusrule.yaml"] = to_yaml(document, heading=_HEADING.format(command="rules files"))
+    return files
 
 
 def monitors(kind: str, site: Site) -> dict[str, str]:
     """One ServiceMonitor or PodMonitor for each service, by file name; its job is the name that rules use."""
     endpoints = "endpoints" if kind == "ServiceMonitor" else "podMetricsEndpoints"
-    made = {}
+    files = {}
     for job, service in jobs(site):
         document = {
             "apiVersion": _OPERATOR,
@@ -67,8 +67,8 @@ def monitors(kind: str, site: Site) -> dict[str, str]:
                 endpoints: [_endpoint(job, service, site)],
             },
         }
-        made[f"{job}.{kind.lower()}.yaml"] = to_yaml(document, heading=_HEADING.format(command="scrape files"))
-    return made
+        files[f"{job}.{kind.lower()}.yaml"] = to_yaml(document, heading=_HEADING.format(command="scrape files"))
+    return files
 
 
 def _endpoint(job: str, service: Targets, site: Site) -> dict[str, Any]:

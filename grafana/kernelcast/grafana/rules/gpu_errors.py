@@ -38,7 +38,7 @@ _HARDWARE: Final = xids.numbers(urgent=True)
 _APPLICATION: Final = xids.numbers(XidSubject.PROGRAM)
 _WATCHED: Final = xids.numbers() - _HARDWARE - _APPLICATION
 _DOUBLE_BIT: Final = 48
-_CONTAINED: Final = 94
+_CONTAINED: Final = "94"
 _UNCONTAINED: Final = "48|95"
 """XIDs of memory errors after which `KernelcastGpuXidHardware` says more, unless 94 came with them."""
 _RETURNS: Final = "If the error returns, run NVIDIA's diagnostics (dcgmi diag -r 3) and have the GPU replaced."
@@ -74,35 +74,27 @@ def _later(matcher: str, profile: Profile) -> Iterator[str]:
         yield f"max by ({_EVENT}) ({last} - on ({_COUNTER}) group_left () {before} > {_JITTER_SECONDS})"
 
 
-def _of_a_day(matcher: str) -> str:
-    """XIDs of the last day, with the seconds since each."""
-    rows = (f"{promql.name(metric)}{{{matcher}}}" for metric in (gpu.XID_LAST, gpu.KERNEL_LOG_XID_LAST))
-    return " or ".join(f"max by ({_EVENT}) (time() - {row} < {DAY})" for row in rows)
+def _recent(numbers: str, seconds: int = DAY) -> str:
+    """XIDs with one of the numbers, `48|95`, that came within some seconds, with the time since each."""
+    rows = (f'{promql.name(metric)}{{xid=~"{numbers}"}}' for metric in (gpu.XID_LAST, gpu.KERNEL_LOG_XID_LAST))
+    return " or ".join(f"max by ({_EVENT}) (time() - {row} < {seconds})" for row in rows)
 
 
-def _while_unrecovered(matcher: str) -> str:
+def _while_unrecovered(numbers: str) -> str:
     """XIDs of the last day whose GPU does not answer, or needs a recovery action."""
     gone, unhealthy = f"{promql.name(gpu.GPU_UP)} == 0", f"{promql.name(device.RECOVERY_ACTION)} > 0"
     subjects = f"(group by (Hostname, UUID) ({gone}) or group by (Hostname, UUID) ({unhealthy}))"
-    return f"({_of_a_day(matcher)}) and on (Hostname, UUID) {subjects}"
+    return f"({_recent(numbers)}) and on (Hostname, UUID) {subjects}"
 
 
-def unless_reported(expr: str, xid: int) -> str:
-    """An expression about GPUs, without those whose driver reported the same by an XID within a day."""
-    reported = _of_a_day(f'xid="{xid}"')
-    return f"{expr} unless on (Hostname, UUID) ({reported})"
+def unless_recent(expr: str, numbers: str, seconds: int = DAY) -> str:
+    """An expression about GPUs, without those that had one of the XIDs within some seconds."""
+    return f"({expr}) unless on (Hostname, UUID) ({_recent(numbers, seconds)})"
 
 
 def unless_uncontained(expr: str) -> str:
     """An expression about GPUs, without those that are to be reset anyway, for an uncontained error within a day."""
-    ended, contained = _of_a_day(f'xid=~"{_UNCONTAINED}"'), _of_a_day(f'xid="{_CONTAINED}"')
-    return f"({expr}) unless on (Hostname, UUID) (({ended}) unless on (Hostname, UUID) ({contained}))"
-
-
-def _contained() -> str:
-    """GPUs that lately contained a memory error: only the program that was hit needs a restart."""
-    last = (f'{promql.name(metric)}{{xid="{_CONTAINED}"}}' for metric in (gpu.XID_LAST, gpu.KERNEL_LOG_XID_LAST))
-    return " or ".join(f"time() - {one} < {_LASTS}" for one in last)
+    return f"({expr}) unless on (Hostname, UUID) ({unless_recent(_recent(_UNCONTAINED), _CONTAINED)})"
 
 
 def _numbers(codes: Iterable[int]) -> str:
@@ -110,13 +102,12 @@ def _numbers(codes: Iterable[int]) -> str:
 
 
 def _hardware(profile: Profile) -> AlertRule:
-    matcher = f'xid=~"{_numbers(_HARDWARE)}"'
     others = f'xid=~"{_numbers(_HARDWARE - {_DOUBLE_BIT})}"'
-    counted = _xids(f'xid="{_DOUBLE_BIT}"', profile)
-    double_bit = f"({counted}) unless on (Hostname, UUID) ({_contained()})"
+    double_bit = unless_recent(_xids(f'xid="{_DOUBLE_BIT}"', profile), _CONTAINED, _LASTS)
+    unrecovered = _while_unrecovered(_numbers(_HARDWARE))
     return AlertRule(
         name="KernelcastGpuXidHardware",
-        expr=f"{_xids(others, profile)} or {double_bit} or {_while_unrecovered(matcher)}",
+        expr=f"{_xids(others, profile)} or {double_bit} or {unrecovered}",
         hold_seconds=0,
         keep_seconds=_KEPT_SECONDS,
         severity=AlertSeverity.CRITICAL,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.absence import lately
-from kernelcast.grafana.rules.gpu_errors import unless_reported, unless_uncontained
+from kernelcast.grafana.rules.gpu_errors import unless_recent, unless_uncontained
 from kernelcast.grafana.rules.model import (
     HOUR,
     KEPT_SECONDS,
@@ -38,7 +38,7 @@ _REPLAYS_PER_MINUTE = 8
 """DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_PCIREPLAY_RATE, above which its health check warns."""
 _SINGLE_BITS_PER_MINUTE = 10
 """DCGM, dcgm_gpu_hardware_limits.h: DCGM_LIMIT_MAX_SBE_RATE, above which its health check warns."""
-_XID_SINGLE_BITS = 92
+_XID_SINGLE_BITS = "92"
 """The driver's own report of such a rate."""
 _IN_SMI = (
     "`nvidia-smi -q` shows state, status, clique and cluster under Fabric. in_progress is usual where a partition of "
@@ -278,8 +278,8 @@ def _single_bits(profile: Profile) -> AlertRule:
     many = f"max by (Hostname, gpu, UUID) ({a_minute}) > {_SINGLE_BITS_PER_MINUTE}"
     return AlertRule(
         name="KernelcastGpuSingleBitStorm",
-        expr=unless_reported(many, _XID_SINGLE_BITS),
-        hold_seconds=5 * MINUTE,
+        expr=unless_recent(many, _XID_SINGLE_BITS),
+        hold_seconds=10 * MINUTE,  # as long as the window, in which a single burst counts, too
         severity=AlertSeverity.WARNING,
         summary=f"The memory of {_GPU} has {{{{ $value | humanize }}}} single-bit errors a minute",
         description=f"More than {_SINGLE_BITS_PER_MINUTE} errors a minute are corrected. Programs are not affected; "

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from tests.service.require import binary
 from tests.support.runtime.certificates import self_signed
 
+from kernelcast.bridge.browser import site as page_site
 from kernelcast.bridge.browser.batch import QueryBatch
 from kernelcast.bridge.browser.connections import ForwardedAnswer
 from kernelcast.bridge.browser.models import page_model
@@ -139,6 +140,37 @@ def test_an_alert_leads_to_its_runbook_and_a_phone_shows_no_column_without_a_val
     assert headings == [["alertname", "kernel", "rack", "Value"], ["alertname", "kernel", "Value"]]
 
 
+MEASURED = """<script>
+for (const figure of document.querySelectorAll(".figure")) {
+  const edges = (part) => part.getBoundingClientRect();
+  const [name, value] = [".name", ".value"].map((part) => edges(figure.querySelector(part)));
+  const panel = edges(figure.closest(".panel"));
+  const apart = value.top >= name.bottom || value.left >= name.right;
+  figure.title = [apart, value.right <= panel.right && value.bottom <= panel.bottom];
+}
+</script>"""
+"""Gives each figure as title whether its value is apart from its name, and whether it is within its panel."""
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_phone_shows_a_value_apart_from_its_name_and_within_its_panel(*, wide: bool, tmp_path: Path) -> None:
+    """A figure of a narrow panel stood beside its name, cut at the edge of the panel."""
+    board = dashboard(("stat",))
+    board["panels"] = [board["panels"][0] | {"options": {"textMode": "value_and_name", "wideLayout": wide}}]
+    board["panels"][0] |= {"gridPos": {"x": 0, "y": 0, "w": 5, "h": 3}}
+    board["panels"][0]["targets"][0] |= {"expr": "late", "legendFormat": "GPU temperature"}
+    with served(prometheus, (), board=board) as url:
+        text = drawn(url, tmp_path / "page", "--window-size=390,2400")
+    style = Path(page_site.__file__).parent / "static" / "style.css"
+    text = re.sub(r'<link rel="stylesheet"[^>]*>|<script.*?</script>', "", text)
+    copy = tmp_path / "copy.html"
+    copy.write_text(f"<!doctype html><style>{style.read_text()}</style>{text}{MEASURED}")
+    browser = (binary("chromium", "chromium"), *FLAGS, "--window-size=390,2400", f"--user-data-dir={tmp_path}")
+    command = [*browser, "--dump-dom", copy.as_uri()]
+    measured = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert re.findall(r'<div class="figure" title="([^"]*)"', measured) == ["true,true"]
+
+
 def test_a_page_opens_on_the_first_node_and_all_of_them_can_be_chosen(tmp_path: Path) -> None:
     board = dashboard(("text",))
     board["templating"]["list"][0]["multi"] = True
@@ -146,6 +178,35 @@ def test_a_page_opens_on_the_first_node_and_all_of_them_can_be_chosen(tmp_path: 
         text = drawn(url, tmp_path)
     assert re.findall(r'<option[^>]*value="([^"]*)"[^>]*>(?:All|gemm)</option>', text) == ["$__all", "gemm"]
     assert "<span>about gemm</span>" in text
+
+
+@pytest.mark.parametrize(("opened", "minutes"), [("trial", (1, 3)), ("trial?from=now-6h", (356, 360))])
+def test_a_page_opens_on_the_time_since_the_first_measurement_unless_another_is_chosen(
+    opened: str, minutes: tuple[int, int], tmp_path: Path
+) -> None:
+    """A demo of a minute had a sliver at the end of an hour."""
+    ranges = []
+
+    def ask(path: str, body: bytes, headers: Mapping[str, str]) -> ForwardedAnswer:
+        form = dict(parse_qsl(body.decode()))
+        if form["query"] == "hot" and "end" in form:
+            ranges.append(float(form["end"]) - float(form["start"]))
+        return prometheus(path, body, headers)
+
+    with served(ask, ("timeseries",)) as url:
+        text = drawn(url, tmp_path, page=opened)
+    least, most = minutes
+    assert least * 60 <= min(ranges) <= max(ranges) <= most * 60
+    assert "from=" not in text.partition("</nav>")[0] or "?" in opened
+
+
+def test_a_link_lets_the_other_page_open_on_its_own_choice_where_all_are_chosen_here(tmp_path: Path) -> None:
+    """The page of a program opened on all of them after a click on its name in the head of another page."""
+    board = dashboard(("text",))
+    board["templating"]["list"][0] |= {"includeAll": True, "current": {"value": ["$__all"]}}
+    with served(prometheus, (), board=board) as url:
+        every, chosen = (drawn(url, tmp_path, page=page) for page in ("trial", "trial?var-which=gemm"))
+    assert ["which" in text.partition("</nav>")[0] for text in (every, chosen)] == [False, True]
 
 
 def test_the_head_of_a_page_names_the_events_that_graphs_have_dashed_lines_for(tmp_path: Path) -> None:
@@ -233,7 +294,7 @@ def test_all_panels_of_a_page_ask_in_one_request(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("kernelcast.bridge.browser.site.QueryBatch", Counted)
     with served(prometheus, TYPES) as url:
         drawn(url, tmp_path)
-    assert len(lists[0]) == 1, "the values of the variable, which the panels need"
+    assert len(lists[0]) == 2, "the values of the variable, and the first measurement, which the panels need"
     assert len(lists[1]) == len(TYPES) + 1, "a panel of text asks nothing, and two panels are added to the types"
 
 

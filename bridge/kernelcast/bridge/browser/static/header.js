@@ -13,7 +13,7 @@ export function header(page) {
   const { site, model } = page;
   const holder = document.getElementById("head");
   if (holder.contains(document.activeElement) && document.activeElement.matches("select, details[open] *")) return status(page);
-  const kept = new URLSearchParams([...page.variables.parameters(), ...page.span]);
+  const kept = new URLSearchParams([...page.variables.narrowed(), ...page.span]);
   if (page.parameters.get("theme")) kept.set("theme", page.parameters.get("theme"));
   const tabs = site.dashboards.map((each) => element("a", { href: `/pages/${encodeURIComponent(each.uid)}?${kept}`, title: each.description ?? "", "aria-current": each.uid === model.uid ? "page" : null }, each.title.replace(/^kernelcast\s*\/\s*/, "")));
   replace(holder,
@@ -50,8 +50,8 @@ function picker(page, variable) {
 }
 
 function ranges(page) {
-  const current = page.span.get("from");
-  const listed = RANGES.some(([value]) => value === current) ? RANGES : [[current, /^\d+$/.test(current) ? "as zoomed" : current.replace("now-", "")], ...RANGES];
+  const current = page.opened;
+  const listed = RANGES.some(([value]) => value === current) ? RANGES : [[current, /^\d+$/.test(current) ? "as zoomed" : current.replace("now-", "").replace(/m$/, " min")], ...RANGES];
   const refreshing = page.parameters.get("refresh") ?? page.model.refresh ?? "30s";
   const times = REFRESH.some(([value]) => value === refreshing) ? REFRESH : [[refreshing, refreshing], ...REFRESH];
   const choice = (title, list, value, change) => element("label", {}, element("span", {}, title), element("select", { onchange: (event) => change(event.target.value) }, list.map(([each, text]) => element("option", { value: each, selected: each === value }, text))));

@@ -16,7 +16,7 @@ const SECONDS = { s: 1, m: 60, h: 3600, d: 86400 };
 const page = {
   site: undefined, model: undefined, variables: undefined, time: { from: 0, to: 0, step: 15 }, events: [], sections: [],
   parameters: new URLSearchParams(location.search), controller: new AbortController(), timer: 0, answered: 0, failure: "",
-  variablesAsked: 0,
+  variablesAsked: 0, oldest: undefined, opened: "",
   redraw: (panel) => show(panel),
   zoom: (from, to) => { if (to - from > 1) navigate({ from: Math.round(from * 1e3), to: Math.round(to * 1e3) }); },
   choose: (name, values) => { page.variables.chosen.set(name, values); navigate({}); },
@@ -29,10 +29,26 @@ function duration(text, otherwise) {
   return found ? Number(found[1]) * SECONDS[found[2]] : otherwise;
 }
 
+// Where nobody chose a time range: that of the model, or since the first measurement, if that is later.
+function opening(now) {
+  const own = page.model.time?.from ?? "now-1h";
+  const minutes = Math.ceil((now - page.oldest) / 60);
+  return minutes * 60 < duration(own, 3600) ? `now-${minutes}m` : own;
+}
+
+async function loadOldest() {
+  if (page.oldest !== undefined || page.parameters.get("from")) return;
+  const range = duration(page.model.time?.from, 3600);
+  const step = Math.max(page.site.scrape_interval_seconds, range / POINTS);
+  const end = Math.floor(Date.now() / 1e3 / step) * step;
+  const found = await asked("query_range", { query: page.site.measured, start: String(end - range), end: String(end), step: String(step) }, page.controller.signal);
+  page.oldest = (found[0]?.values?.[0]?.[0] ?? NaN) - step;
+}
+
 function setTime() {
-  const { site, model, parameters } = page;
+  const { site, parameters } = page;
   const now = Date.now() / 1e3;
-  const given = parameters.get("from") ?? model.time?.from ?? "now-1h";
+  const given = page.opened = parameters.get("from") ?? opening(now);
   const until = parameters.get("to") ?? "now";
   const to = /^\d+$/.test(until) ? Number(until) / 1e3 : now - (until === "now" ? 0 : duration(until, 0));
   const from = /^\d+$/.test(given) ? Number(given) / 1e3 : now - duration(given, 3600);
@@ -44,8 +60,7 @@ function setTime() {
   // Viewers of the same page ask the same queries: the bridge then asks each of them once.
   page.time = { from: Math.ceil((to - range) / step) * step, to: end, now: (Math.floor(to / scrape) * scrape).toFixed(3), step };
   const seconds = (value) => `${Math.max(1, Math.round(value))}s`;
-  const span = new URLSearchParams({ from: given, to: until });
-  if (parameters.get("refresh")) span.set("refresh", parameters.get("refresh"));
+  const span = new URLSearchParams(["from", "to", "refresh"].filter((name) => parameters.get(name)).map((name) => [name, parameters.get(name)]));
   for (const [name, value] of Object.entries({
     __interval: seconds(step), __interval_ms: String(Math.round(step * 1e3)), __rate_interval: seconds(Math.max(step + scrape, 4 * scrape)),
     __range: seconds(range), __range_s: String(Math.round(range)), __range_ms: String(Math.round(range * 1e3)),
@@ -159,7 +174,8 @@ async function refresh(redrawn = false) {
   const turn = page.turn;
   try {
     if (redrawn || Date.now() - page.variablesAsked > VARIABLES_MILLISECONDS) {
-      await page.variables.load(page.time.now, page.controller.signal);
+      await Promise.all([page.variables.load(page.time.now, page.controller.signal), loadOldest()]);
+      setTime();
       await loadEvents();
       page.variablesAsked = Date.now();
     }

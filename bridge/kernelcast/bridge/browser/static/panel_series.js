@@ -111,7 +111,7 @@ function draw(page, panel, lines, holder, tip) {
     axes: [{ ...axis, size: 26, space: 56, incrs: TIME_STEPS, values: (_, ticks) => ticks.map((tick) => clock(tick, page.time.to - page.time.from)) }, { ...axis, size: (_, labels) => Math.max(52, 24 + LETTER * Math.max(0, ...(labels ?? []).map((each) => each.length))), values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : withUnit(tick, unit, undefined))) }],
     series: [{}, ...order.map((index) => style(lines[index], bars))],
     bands: bandsOf(lines, order),
-    hooks: { draw: [(plot) => marks(page, panel, plot)], setCursor: [(plot) => showTip(plot, plain, lines, tip)], setSelect: [(plot) => page.zoom(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))] },
+    hooks: { draw: [(plot) => marks(page, plot)], setCursor: [(plot) => showTip(plot, plain, lines, tip)], setSelect: [(plot) => page.zoom(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"))] },
   };
   const plot = new uPlot(options, [data[0], ...order.map((index) => data[index + 1])], holder);
   holder.addEventListener("mouseleave", () => (tip.hidden = true));
@@ -169,37 +169,24 @@ function scale({ min, max }, { scaleDistribution, axisSoftMax, axisSoftMin }) {
   };
 }
 
-// Thresholds as dashed lines, and events (alerts, hints) as vertical ones.
-function marks(page, panel, plot) {
+// Events (alerts, hints) as dashed lines.
+function marks(page, plot) {
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
   ctx.lineWidth = devicePixelRatio;
-  const defaults = panel.fieldConfig?.defaults ?? {};
-  if ((defaults.custom?.thresholdsStyle?.mode ?? "off") !== "off") {
-    ctx.setLineDash([10, 6]);
-    for (const { value, color } of defaults.thresholds?.steps ?? []) {
-      if (value === null || value === undefined) continue;
-      const y = plot.valToPos(value, "y", true);
-      segment(ctx, solid(namedColor(color)), bbox.left, y, bbox.left + bbox.width, y);
-    }
-  }
   ctx.setLineDash([3, 3]);
   for (const { seconds, color } of page.events) {
     const x = plot.valToPos(seconds, "x", true);
-    segment(ctx, solid(namedColor(color)), x, bbox.top, x, bbox.top + bbox.height);
+    ctx.strokeStyle = solid(namedColor(color));
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
   }
   ctx.restore();
-}
-
-function segment(ctx, color, x0, y0, x1, y1) {
-  ctx.strokeStyle = color;
-  ctx.beginPath();
-  ctx.moveTo(x0, y0);
-  ctx.lineTo(x1, y1);
-  ctx.stroke();
 }
 
 function showTip(plot, data, lines, tip) {

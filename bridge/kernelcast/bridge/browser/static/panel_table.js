@@ -20,7 +20,7 @@ export function table(page, panel, answers) {
   const first = panel.options?.sortBy?.[0];
   const state = panel.sort ?? (first ? { field: first.displayName, desc: first.desc } : undefined);
   const ordered = sorted(whole, state);
-  for (const column of visible) column.numeric = whole.rows.some((row) => typeof row[column.name] === "number");
+  for (const column of visible) column.numeric = (column.config.unit && empty(column)) || whole.rows.some((row) => typeof row[column.name] === "number");
   const head = visible.map(({ name, config, numeric }) => {
     const mark = state?.field === name ? (state.desc ? " ↓" : " ↑") : "";
     const sort = () => {

@@ -112,14 +112,14 @@ export class Variables {
   inLink(text, values = () => undefined, scoped = {}) {
     const filled = this.substitute(text, (name, format) => {
       if (name === "__url_time_range") return this.builtin.get("__url_time_range");
-      if (name === "__all_variables") return this.parameters().toString();
+      if (name === "__all_variables") return this.narrowed().toString();
       const own = values(name);
       if (own !== undefined) return encodeURIComponent(own);
       if (name === "datasource") return "";
       if (name.startsWith("__data") || name.startsWith("__field") || name.startsWith("__value")) return "";
       const chosen = scoped[name] !== undefined ? [scoped[name]] : this.chosen.get(name);
       if (!chosen) return this.builtin.has(name) ? encodeURIComponent(this.builtin.get(name)) : undefined;
-      if (format === "queryparam") return new URLSearchParams(chosen.map((each) => [`var-${name}`, each])).toString();
+      if (format === "queryparam") return new URLSearchParams(chosen.filter((each) => each !== ALL).map((each) => [`var-${name}`, each])).toString();
       return chosen.map(encodeURIComponent).join(",");
     });
     return ownAddress(filled).replace(/&{2,}/g, "&").replace(/\?&/, "?");
@@ -136,6 +136,11 @@ export class Variables {
     const made = new URLSearchParams();
     for (const [name, chosen] of this.chosen) for (const each of chosen) made.append(`var-${name}`, each);
     return made;
+  }
+
+  // For links: a page that opens on one value, such as the worst node, does so where no value is chosen here.
+  narrowed() {
+    return new URLSearchParams([...this.parameters()].filter(([, value]) => value !== ALL));
   }
 }
 

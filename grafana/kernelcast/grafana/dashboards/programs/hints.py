@@ -96,12 +96,11 @@ def _gain() -> Placed:
     text = PanelText(
         "Measured effect",
         f"Kernel time after a hint over kernel time before, as programs measured it, of the {_LINES} tunables with the "
-        "largest; below the dashed line is faster.",
+        "largest; below 100 % is faster.",
     )
     effect = f"topk({_LINES}, {promql.series(kernel.HINT_MEASURED)})"
     query = Query(promql.ranked(effect), "{{program}} {{rank}} {{tunable}}")
-    unchanged = ((None, "transparent"), (1, "text"))
-    return time_series(text, [query], Axis("percentunit", low=0, thresholds=unchanged, soft_high=1.1), height=6)
+    return time_series(text, [query], Axis("percentunit", low=0, soft_high=1.1), height=6)
 
 
 def _events() -> Placed:

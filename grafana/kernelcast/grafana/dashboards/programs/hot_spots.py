@@ -96,6 +96,5 @@ def _regression() -> Placed:
     )
     whole = f"avg_over_time({busy.of_chosen_kernels()}{_WHOLE_RANGE})"
     hottest = f"({_against_usual()}) and on ({_BY}) topk({_LINES}, sum by ({_BY}) ({whole}))"
-    usual_line = ((None, "transparent"), (1, "text"))
-    axis = Axis("percentunit", low=0, thresholds=usual_line, soft_high=1.1)
+    axis = Axis("percentunit", low=0, soft_high=1.1)
     return time_series(text, [Query(hottest, "{{program}} {{kernel}}")], axis, width=12)

@@ -54,13 +54,12 @@ def _states() -> Placed:
 def _overhead() -> Placed:
     text = PanelText(
         "Overhead of measuring",
-        "Share of wall time that probes took from their programs' threads, by their own clocks. At the first dashed "
-        "line a probe measures less, at the second it switches itself off.",
+        "Share of wall time that probes took from their programs' threads, by their own clocks. From "
+        f"{BACKS_OFF_RATIO * 100:g} % on a probe measures less, from {STOPS_RATIO * 100:g} % on it is off.",
     )
     taken = promql.rate(promql.series(kernel.PROBE_OVERHEAD))
-    limits = ((None, "transparent"), (BACKS_OFF_RATIO, "orange"), (STOPS_RATIO, "red"))
     query = Query(promql.ranked(f"max by (program, rank) ({taken})"), _RANK)
-    return time_series(text, [query], Axis("percentunit", low=0, thresholds=limits, soft_high=STOPS_RATIO))
+    return time_series(text, [query], Axis("percentunit", low=0, soft_high=STOPS_RATIO))
 
 
 def _unseen() -> Placed:

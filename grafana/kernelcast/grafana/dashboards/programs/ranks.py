@@ -182,7 +182,8 @@ def _durations() -> Placed:
         Query(f"histogram_quantile({share}, {buckets})", f"{{{{program}}}} {words}")
         for share, words in ((0.5, "median"), (0.99, "p99"))
     ]
-    queries.append(liveness.nothing("no program reports its steps", (one.expr for one in queries), liveness.PROGRAMS))
+    durations = (query.expr for query in queries)
+    queries.append(liveness.nothing("no program reports durations of its steps", durations, liveness.PROGRAMS))
     return time_series(text, queries, Axis("s", low=0), width=8, height=7)
 
 
