@@ -35,19 +35,31 @@ def read_capture(path: Path) -> Recording:
         TraceError: It cannot be read, or holds none.
     """
     try:
-        outputs = [one for one in _objects(path.read_text(errors="replace")) if any(map(CARD.fullmatch, one))]
-    except (OSError, ValueError) as error:
+        read = list(_objects(path.read_text(errors="replace")))
+    except OSError as error:
         raise TraceError(f"{path} cannot be read: {error}; write it with `rocm-smi --showallinfo --json`") from None
+    outputs = [one for one in read if one and any(map(CARD.fullmatch, one))]
     if not outputs:
-        raise TraceError(f"{path} names no card; write it with `rocm-smi --showallinfo --json`")
-    return Recording(tuple(_moments(outputs)))
+        raise TraceError(
+            f"{path} has no card in whole JSON of rocm-smi (amd-smi's is not read); "
+            "write it with `rocm-smi --showallinfo --json`"
+        )
+    damaged = read.count(None)
+    note = f"outputs that are cut, and left out: {damaged}" if damaged else ""
+    return Recording(tuple(_moments(outputs)), note)
 
 
-def _objects(text: str) -> Iterator[Mapping[str, Any]]:
-    """The JSON objects of a text; rocm-smi prints warnings, such as one of a low-power state, before and between."""
+def _objects(text: str) -> Iterator[Mapping[str, Any] | None]:
+    """The JSON objects of a text, None for one that is cut.
+
+    rocm-smi prints warnings, such as one of a low-power state, before and between them.
+    """
     decoder, at = json.JSONDecoder(), 0
     while begin := OBJECT.search(text, at):
-        found, at = decoder.raw_decode(text, begin.end() - 1)
+        try:
+            found, at = decoder.raw_decode(text, begin.end() - 1)
+        except (ValueError, RecursionError):
+            found, at = None, begin.end()
         yield found
 
 
