@@ -37,7 +37,10 @@ _LINE: Final = re.compile(
     r'(?:[^\\" \n]++|\\[^\n]?|"(?:[^"\\]++|\\.)*+")++[^\n]*+',
     re.DOTALL,
 )
-"""A line, but no comment, whose strings may have line feeds. Only in the fields is a quote a delimiter, so it is read from the left."""
+"""A line, but no comment, whose strings may have line feeds.
+
+Only in the fields is a quote a delimiter, so it is read from the left.
+"""
 _PIECE: Final = re.compile(r"(?:[^\\,]++|\\.?)++")
 _PAIR: Final = re.compile(r"((?:[^\\=]++|\\.?)++)=((?:[^\\=]++|\\.?)++)")
 _ESCAPE: Final = re.compile(r"\\([,= ])")

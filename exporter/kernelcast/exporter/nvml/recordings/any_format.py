@@ -6,12 +6,13 @@ from typing import Final
 
 from kernelcast.exporter.nvml.recordings.recording import Recording, moments, read
 
-AMD: Final = re.compile(r'"card|"gpu_data"|\A\s*\[')
-"""What rocm-smi's JSON has in it, and amd-smi's before and after version 26."""
+ROCM_SMI: Final = re.compile(r'"card')
+AMD_SMI: Final = re.compile(r'"gpu_data"|^\s*\[\s*\{\s*"(?:timestamp|gpu)":', re.MULTILINE)
+"""What its JSON has in it, from version 26 on and before."""
 
 
 def read_any(path: Path) -> Recording:
-    """Read a recording, or convert a capture to one: of `nvidia-smi -q` (a `.txt` file), or of rocm-smi (`.json`).
+    """Read a recording, or convert a capture to one: of `nvidia-smi -q` (a `.txt` file), rocm-smi or amd-smi (`.json`).
 
     Raises:
         TraceError: The file cannot be read, or is none of these.
@@ -26,21 +27,23 @@ def read_capture(path: Path) -> Recording:
         TraceError: The file cannot be read, or is none.
     """
     # They import pynvml, which a daemon that only checks a recording would keep in memory.
-    from kernelcast.exporter.nvml.recordings import nvidia_smi, rocm_smi  # noqa: PLC0415
+    from kernelcast.exporter.nvml.recordings import amd_smi, nvidia_smi, rocm_smi  # noqa: PLC0415
 
-    return rocm_smi.read_capture(path) if is_rocm_smi(path) else nvidia_smi.read_capture(path)
-
-
-def is_rocm_smi(path: Path) -> bool:
-    """Whether a file is JSON of AMD's tools; a recording has one JSON object in each line, and no cards."""
-    try:
-        return path.suffix == ".json" and AMD.search(path.read_text(errors="replace")) is not None
-    except OSError:
-        return False
+    if _has(path, ROCM_SMI):
+        return rocm_smi.read_capture(path)
+    return amd_smi.read_capture(path) if _has(path, AMD_SMI) else nvidia_smi.read_capture(path)
 
 
 def _is_capture(path: Path) -> bool:
-    return path.suffix == ".txt" or is_rocm_smi(path)
+    return path.suffix == ".txt" or _has(path, ROCM_SMI) or _has(path, AMD_SMI)
+
+
+def _has(path: Path, words: re.Pattern[str]) -> bool:
+    """Whether a file is JSON with these words; a recording has one JSON object in each line, and none of them."""
+    try:
+        return path.suffix == ".json" and words.search(path.read_text(errors="replace")) is not None
+    except OSError:
+        return False
 
 
 def check_any(path: Path) -> None:

@@ -22,7 +22,10 @@ Interval = Annotated[float, typer.Option("--interval", metavar="SECONDS", help="
 Capture = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help="What `nvidia-smi -q` printed, or (a .json) rocm-smi.", exists=True, dir_okay=False
+        metavar="FILE",
+        help="What `nvidia-smi -q` printed, or (.json) rocm-smi or amd-smi.",
+        exists=True,
+        dir_okay=False,
     ),
 ]
 
@@ -38,7 +41,10 @@ def record_node(*, output: Output, seconds: Seconds = 60.0, interval: Interval =
 
 
 def convert_capture(capture: Capture, *, output: Output) -> None:
-    """Make a recording of what `nvidia-smi -q` or `rocm-smi --showallinfo --json` printed, once or several times."""
+    """Make a recording of what nvidia-smi, rocm-smi or amd-smi printed, once or several times.
+
+    Of `nvidia-smi -q`, `rocm-smi --showallinfo --json` or `amd-smi metric --json`.
+    """
     if output.exists() and output.samefile(capture):
         raise ConfigurationError(f"--output {output} is the capture; it would be replaced; choose another file")
     found = read_capture(capture)

@@ -35,21 +35,22 @@ def read_capture(path: Path) -> Recording:
         TraceError: It cannot be read, or holds none.
     """
     try:
-        read = list(_objects(path.read_text(errors="replace")))
+        read = list(objects(path.read_text(errors="replace")))
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error}; write it with `rocm-smi --showallinfo --json`") from None
     outputs = [one for one in read if one and any(map(CARD.fullmatch, one))]
     if not outputs:
-        raise TraceError(
-            f"{path} has no card in whole JSON of rocm-smi (amd-smi's is not read); "
-            "write it with `rocm-smi --showallinfo --json`"
-        )
-    damaged = read.count(None)
+        raise TraceError(f"{path} has no card in whole JSON of rocm-smi; write it with `rocm-smi --showallinfo --json`")
+    return recording([_answers(output) for output in outputs], read.count(None))
+
+
+def recording(outputs: list[Answers], damaged: int) -> Recording:
+    """Make a recording of outputs that came a second apart; `damaged` others were cut."""
     note = f"outputs that are cut, and left out: {damaged}" if damaged else ""
     return Recording(tuple(_moments(outputs)), note)
 
 
-def _objects(text: str) -> Iterator[Mapping[str, Any] | None]:
+def objects(text: str) -> Iterator[Mapping[str, Any] | None]:
     """The JSON objects of a text, None for one that is cut.
 
     rocm-smi prints warnings, such as one of a low-power state, before and between them.
@@ -63,10 +64,9 @@ def _objects(text: str) -> Iterator[Mapping[str, Any] | None]:
         yield found
 
 
-def _moments(outputs: list[Mapping[str, Any]]) -> Iterator[RecordedChanges]:
+def _moments(outputs: list[Answers]) -> Iterator[RecordedChanges]:
     before = Answers()
-    for number, output in enumerate(outputs):
-        now = _answers(output)
+    for number, now in enumerate(outputs):
         yield RecordedChanges(number * NANOSECONDS_PER_SECOND, changes(before, now))
         before = now
 

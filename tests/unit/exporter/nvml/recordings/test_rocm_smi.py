@@ -102,15 +102,6 @@ def test_an_output_that_is_cut_leaves_the_whole_ones(tmp_path: Path) -> None:
     assert recording.note == "outputs that are cut, and left out: 2"
 
 
-@pytest.mark.parametrize("text", ['{"gpu_data": [{"gpu": 0}]}', '[\n {"gpu": 0, "usage": "N/A"}]'])
-def test_output_of_amd_smi_is_named(tmp_path: Path, text: str) -> None:
-    """Its two forms: henrygd/beszel issue 737, ROCm/amdsmi issue 134."""
-    path = tmp_path / "amd.json"
-    path.write_text(text)
-    with pytest.raises(TraceError, match="amd-smi's is not read"):
-        read_any(path)
-
-
 @pytest.mark.skipif(not CAPTURES.exists(), reason=f"{CAPTURES} has the captures")
 @pytest.mark.parametrize(
     ("name", "number", "model", "celsius", "watt", "memory_bytes"),
