@@ -35,6 +35,16 @@ def said(trace: Trace) -> str:
     return "; ".join(trace.notes)
 
 
+def test_kernels_that_name_no_stream_are_in_order_on_their_track(tmp_path: Path) -> None:
+    """intel/torch-xpu-ops issue 5284: XPU kernels have `sycl queue` and `l0 queue` in place of `stream`."""
+    queues = [kernel(UNIX, 1000), kernel(UNIX + 100, 50, stream=65)]
+    for event in queues:
+        del event["args"]["stream"]
+    assert durations(read(tmp_path, queues)) == [1_000_000, 50_000]
+    queues[1]["tid"] = queues[0]["tid"]
+    assert durations(read(tmp_path, queues)) == [100_000, 50_000]
+
+
 def test_a_time_before_the_recordings_origin_is_a_time(tmp_path: Path) -> None:
     """google/perfetto issue 107: tools that align traces count from an event within them."""
     trace = read(tmp_path, [kernel(-700.5, 4), kernel(-0.25, 3), kernel(9, 2)])

@@ -250,7 +250,7 @@ class _KinetoReader:
         if category in KERNELS:
             graph = bool(_integer(arguments.get("graph node id")))
             cause = self.calls.cause(key, span.start_ns, graph=graph)
-            stream = _integer(arguments.get("stream"))
+            stream = _integer(arguments.get("stream", event.get("tid")))  # Intel's events name no stream
             context = str(arguments.get("context"))
             self.recorder.launch(span, name, _configuration(arguments), stream, cause, context=context)
         elif category in COPIES | MEMSETS:
