@@ -81,7 +81,7 @@ def read_table(path: Path) -> CounterTable:
         ConfigurationError: It cannot be read, a line is not of the format, or a field is neither DCGM's nor ours.
     """
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"exporter.counters_file is {path}, which cannot be read: {error}; give a file, or null for our own table"

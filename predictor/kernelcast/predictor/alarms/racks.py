@@ -31,7 +31,7 @@ def rack_of(settings: AlarmSettings) -> RackOf:
 
 def _read(path: Path) -> Mapping[str, str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"rack_file {path} cannot be read: {error}; correct the path") from error
     found: dict[str, str] = {}

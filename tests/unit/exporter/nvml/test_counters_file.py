@@ -50,6 +50,11 @@ def test_dcgm_exporters_format_is_read_with_its_help(tmp_path: Path) -> None:
     assert made.warnings == ()
 
 
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    path = table(tmp_path, "\ufeffDCGM_FI_DEV_SM_CLOCK, gauge, SM clock.\n")
+    assert [row.prometheus_name for row in read_table(path).rows.values()] == ["DCGM_FI_DEV_SM_CLOCK"]
+
+
 def test_our_own_table_is_a_file_that_reads_as_itself(tmp_path: Path) -> None:
     made = read_table(table(tmp_path, document()))
     assert set(made.rows) == set(DEFAULT_ROWS)

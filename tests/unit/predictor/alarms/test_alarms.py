@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from tests.support.predictor.finding_candidates import HOUR, MINUTE, START_NS, T
 
 from kernelcast.predictor.alarms import state
 from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.alarms.racks import rack_of
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.errors import WireError
@@ -66,6 +68,13 @@ def test_several_gpus_of_a_node_are_one_finding_of_the_node() -> None:
 def test_several_nodes_of_a_rack_are_one_finding_of_the_rack() -> None:
     (begun,) = Run().step(candidate(0), candidate(1), candidate(5, node="r1-n2"))
     assert (begun.scope, dict(begun.labels), begun.series) == (Scope.RACK, {"rack": "r1"}, 3)
+
+
+def test_a_file_of_racks_may_have_comments_and_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "racks"
+    path.write_text("\ufeffnode7 r12  # top\n\nnode8 r13\n")
+    find = rack_of(AlarmSettings(rack_file=path))
+    assert [find(host) for host in ("node7", "node8", "node9")] == ["r12", "r13", ""]
 
 
 def test_without_a_rack_setting_no_rack_is_named() -> None:
