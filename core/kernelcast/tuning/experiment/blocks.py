@@ -1,7 +1,7 @@
 """Launches of both arms by block, and how they become comparable: local level, items, and limit of the body.
 
 A block holds launches of both arms in a counterbalanced order (kept, candidate, candidate, kept, or the reverse), so
-that a steady drift cancels out.
+that a steady drift cancels out. A block of two slots (kept, candidate, or the reverse) is its first half.
 """
 
 from collections.abc import Sequence
@@ -121,7 +121,7 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
     if not compared:
         return None
     new_tail, old_tail = (Tail(excess[arm], rules.worst) for arm in (Arm.CANDIDATE, Arm.KEPT))
-    return Evidence(compared, new_tail, old_tail, rules.level)
+    return Evidence(compared, new_tail, old_tail, rules.level, rules.mixture)
 
 
 class Look(NamedTuple):
