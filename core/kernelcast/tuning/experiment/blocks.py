@@ -117,7 +117,8 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
             block.kind is BlockKind.LOOK and settle > LONG_SETTLING
         )
         if halves and is_compared:
-            compared.append(Block(*map(fmean, zip(*halves, strict=True)), launches))
+            new, old, new_above, old_above = map(fmean, zip(*halves, strict=True))
+            compared.append(Block(new, old, new_above, old_above, launches))
     if not compared:
         return None
     new_tail, old_tail = (Tail(excess[arm], rules.worst) for arm in (Arm.CANDIDATE, Arm.KEPT))
