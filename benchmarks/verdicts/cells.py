@@ -331,6 +331,8 @@ CELLS: Final[dict[str, Cell]] = {
     "late200_harm": Cell(0.10, late(LATE_HARM, 0.95)),
     **{f"{name}_0": Cell(0.0, make) for name, make in NOISES.items()},
     **{f"{name}_0": Cell(0.0, make) for name, make in OTHERS.items()},
+    "long20": Cell(0.0, tail(1 / 1.025, 1 / 20, 1.5)),
+    "long5": Cell(0.0, tail(1 / 1.1, 1 / 5, 1.5)),
     "pareto_rate_0": Cell(0.0, pareto(0.05, 1.8, 6.0, 0.12)),
     "sigma25_0": Cell(0.0, jitter(0.25)),
     "tails_both_0": Cell(0.0, tail(1.0, 1 / 30, 6, 1 / 30)),

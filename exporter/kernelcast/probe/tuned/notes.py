@@ -34,6 +34,11 @@ class CandidateNotes:
         self._running: tuple[str, Any] | None = None
         self._is_responsible = False
 
+    @property
+    def has_journal(self) -> bool:
+        """Whether the next process will know what this one notes."""
+        return self._journal is not None
+
     def kept(self, space: str, find: Callable[[str], int | None]) -> int | None:
         """Return the configuration that was kept before; None if there is none that `find` knows by its text."""
         if self._journal is None or self._approved_by:

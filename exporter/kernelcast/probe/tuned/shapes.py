@@ -151,7 +151,8 @@ class SearchedShapes(Generic[Configuration_co]):
         self._is_closed = True
         self._notes.no_harm()
         for bucket in list(self._buckets.values()):
-            self._interrupt(bucket, reason)
+            goes_on = "; the search goes on at the next start" if self._resumable(bucket) else ""
+            self._interrupt(bucket, reason + goes_on)
 
     def _bucket(self, shape: object) -> ShapeBucket:
         found = self._buckets.get(shape)
@@ -182,11 +183,16 @@ class SearchedShapes(Generic[Configuration_co]):
         if bucket.campaign is None:
             self._reports.search_began(bucket.name, self._space.text(bucket.kept))
             self._interrupt(bucket)
-        elif self._terms.resumes and isinstance(bucket.campaign, Campaign):
-            campaign, before = bucket.campaign, self.failures
-            self._guarded(lambda: self._resume(bucket, campaign))
+        elif campaign := self._resumable(bucket):
+            before = self.failures
+            self._guarded(partial(self._resume, bucket, campaign))
             if self.failures > before:
                 self._interrupt(bucket)
+
+    def _resumable(self, bucket: ShapeBucket) -> Campaign | None:
+        """Return the open search that the next process is to go on with; None where there is none."""
+        campaign, is_noted = bucket.campaign, self._terms.resumes and self._notes.has_journal
+        return campaign if is_noted and isinstance(campaign, Campaign) else None
 
     def _resume(self, bucket: ShapeBucket, campaign: Campaign) -> None:
         """Answer the requests of a search with what earlier processes have measured, as long as they are the same."""
@@ -227,8 +233,8 @@ class SearchedShapes(Generic[Configuration_co]):
 
     def _forget_measurements(self, bucket: ShapeBucket) -> None:
         """Note that a search has ended, so that the next one begins anew."""
-        if self._terms.resumes and isinstance(bucket.campaign, Campaign):
-            self._notes.searched(bucket.name, bucket.campaign.seed)
+        if campaign := self._resumable(bucket):
+            self._notes.searched(bucket.name, campaign.seed)
 
     def _revert(self, bucket: ShapeBucket) -> int:
         """Put the start in force in place of the kept configuration; returns the number of that."""
@@ -390,9 +396,9 @@ class SearchedShapes(Generic[Configuration_co]):
         bucket.times.append(seconds / items if items > 0 else seconds)
         if len(bucket.times) >= request.launches:
             times = bucket.times[: request.launches]
-            if self._terms.resumes and isinstance(bucket.campaign, Campaign):
+            if resumable := self._resumable(bucket):
                 measurement = Measurement(self._space.text(ordinal), tuple(times), bucket.cost.usual_seconds)
-                self._notes.measured(bucket.name, bucket.campaign.seed, measurement)
+                self._notes.measured(bucket.name, resumable.seed, measurement)
             self._answer_request(bucket, lambda campaign: campaign.measured(times))
 
     def _charge(self, bucket: ShapeBucket, seconds: float) -> None:
