@@ -1,10 +1,10 @@
 """Verdicts in a program with a virtual clock: `python -m benchmarks.verdicts.cells [CELL …] [--trials N] [--direct]`.
 
 Each trial is a program with a space of two values that change per step, a probe, and a share of 1 %; a step takes what
-the cell says. With `--direct` the experiment alone runs, without search and budget. The table has, for each cell, the
-true change of the mean time, the share of the trials that were kept with its exact 95 % interval, the shares of those
-that were rolled back, ended otherwise and had not ended, the median steps until the verdict, and the mean time over
-that of the untuned program.
+the cell says. With `--direct` the experiment alone runs, without search and budget; with `--epochs` that of epochs. The
+table has, for each cell, the true change of the mean time, the share of the trials that were kept with its exact 95 %
+interval, the shares of those that were rolled back, ended otherwise and had not ended, the median steps until the
+verdict, and the mean time over that of the untuned program.
 """
 
 import argparse
@@ -60,7 +60,7 @@ time.perf_counter_ns = lambda: round(time.perf_counter() * 1e9)
 from kernelcast.probe.probe import Probe, ProbeSettings  # noqa: E402
 from kernelcast.probe.tuned import close  # noqa: E402
 from kernelcast.probe.tuned.space import SpaceTerms  # noqa: E402
-from kernelcast.tuning.experiment import Arm, Decision, Experiment  # noqa: E402
+from kernelcast.tuning.experiment import Arm, Decision, Experiment, Rules  # noqa: E402
 
 Step = Callable[[bool], float]
 """Takes whether the candidate is in force; returns the step's time, 1 for a typical step of the untuned program."""
@@ -331,6 +331,8 @@ CELLS: Final[dict[str, Cell]] = {
     "late200_harm": Cell(0.10, late(LATE_HARM, 0.95)),
     **{f"{name}_0": Cell(0.0, make) for name, make in NOISES.items()},
     **{f"{name}_0": Cell(0.0, make) for name, make in OTHERS.items()},
+    "long20": Cell(0.0, tail(1 / 1.025, 1 / 20, 1.5)),
+    "long5": Cell(0.0, tail(1 / 1.1, 1 / 5, 1.5)),
     "pareto_rate_0": Cell(0.0, pareto(0.05, 1.8, 6.0, 0.12)),
     "sigma25_0": Cell(0.0, jitter(0.25)),
     "tails_both_0": Cell(0.0, tail(1.0, 1 / 30, 6, 1 / 30)),
@@ -342,6 +344,7 @@ CELLS: Final[dict[str, Cell]] = {
     "burst_10": Cell(-0.10, bursts(1.5, 0.02, 0.1)),
     "bimodal_10": Cell(-0.10, NOISES["bimodal"]),
     "tails_both_20": Cell(-0.20, tail(0.8, 1 / 30, 6, 1 / 30)),
+    **{f"{name}_30": Cell(-0.30, NOISES[name]) for name in ("plain", "sigma10", "drift", "burst")},
     # settling
     "compile3_5": Cell(-0.05, settling(3, 20, once=True)),
     "compile20_5": Cell(-0.05, settling(20, 3, once=True)),
@@ -360,7 +363,7 @@ LAST_STEPS: Final = 512
 
 
 class Ended(NamedTuple):
-    """A trial: its verdict (`open` without a verdict), steps until then, mean time, whether the candidate is in force."""
+    """A trial: its verdict (`open` without one), steps until then, mean time, whether the candidate is in force."""
 
     decision: str
     steps: int
@@ -401,10 +404,12 @@ def run_program(
         probe.abandon()
 
 
-def run_direct(make: Callable[[Random, float], Step], change: float, seed: int, steps: int) -> Ended:
-    """Run an experiment alone."""
+def run_direct(
+    make: Callable[[Random, float], Step], change: float, seed: int, steps: int, *, by_epoch: bool = False
+) -> Ended:
+    """Run an experiment alone, of steps or of epochs."""
     seconds = make(Random(seed), change)
-    experiment = Experiment(seed=seed)
+    experiment = Experiment(seed=seed, rules=Rules().by_epoch() if by_epoch else Rules())
     total = 0.0
     for step in range(1, steps):
         arm = experiment.next_arm()
@@ -497,6 +502,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=20_000, help="steps of a program; default: 20,000")
     parser.add_argument("--share", type=float, help="share of the time that trials may cost; default: 1 %%")
     parser.add_argument("--direct", action="store_true", help="the experiment alone, without search and budget")
+    parser.add_argument("--epochs", action="store_true", help="the experiment alone, of epochs in place of steps")
     parser.add_argument("--seed", type=int, default=1, help="of everything random; default: 1")
     parser.add_argument("--example", action="store_true", help="the documented example instead: time to its verdict")
     parser.add_argument("--others", type=float, default=0.0, help="threads that share the example's core; default: 0")
@@ -504,7 +510,9 @@ def main() -> int:
     if chosen.example:
         print_examples(range(chosen.seed, chosen.seed + chosen.trials), chosen.others)
         return 0
-    run = run_direct if chosen.direct else partial(run_program, share=chosen.share)
+    run = partial(run_program, share=chosen.share)
+    if chosen.direct or chosen.epochs:
+        run = partial(run_direct, by_epoch=chosen.epochs)
     print(
         f"{'cell':16}{'change':>8}{'kept':>7}{'95 %':>17}{'back':>7}{'else':>7}{'open':>7}"
         f"{'steps':>8}{'mean':>8}{'in force':>10}"

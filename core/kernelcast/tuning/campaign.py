@@ -35,11 +35,8 @@ __all__ = ["Campaign", "CampaignRules", "LaunchRequest", "Proved"]
 
 USUAL_BUDGET: Final = 200
 """Budget for which `CampaignRules.launches` is meant; a larger budget allows more launches in proportion."""
-EXPERIMENT_LAUNCHES: Final = 700
-"""Launches of an experiment, of both arms: some 350 of a candidate that is 30 % faster, 600 of a useless one, 1,200 of
-one that is 5 % faster."""
 LAUNCHES_OF_P99: Final = 3000
-"""The same where the 99th percentile is judged."""
+"""Launches of an experiment that judges the 99th percentile."""
 NO_ANSWERS: Final = 3
 """Refusals of new configurations in a row, or useless proposals, after which the campaign measures no other."""
 
@@ -61,6 +58,7 @@ class Campaign:
     Attributes:
         kept: Ordinal of the configuration in force: the start until a verdict replaces it.
         best: Ordinal of the fastest configuration by estimate; not proved.
+        seed: As given.
         verdicts: The verdicts.
         failures: Reasons of failing configurations.
         proving: Whether an experiment runs.
@@ -91,10 +89,9 @@ class Campaign:
         self.times = LaunchTimes(space.start)
         self._budget = self._allowed = budget
         self._is_early = False
-        self._seed = seed
+        self.seed = seed
         self._random = Random(f"campaign {seed}")
         self._search = search or search_for(space, seed=seed, seeds=seeds, budget=budget)
-        self._known: dict[int, float | None] = {}
         self._offered: deque[int] = deque()
         self._offers = 0
         self._steps = self._run()
@@ -103,27 +100,17 @@ class Campaign:
 
     @property
     def evaluations(self) -> int:
-        """Different configurations that were measured, failing ones and those of earlier campaigns included."""
-        return len({*self.times.measured, *self.failures, *self._known})
-
-    def resume(self, known: Mapping[int, float | None]) -> None:
-        """Use the results of an earlier campaign on this device; call it before the first answer.
-
-        They count to the budget. Only the best few are measured again. Without a time of the start they are not used.
-
-        Args:
-            known: `results()` of the earlier campaign.
-        """
-        self._known = dict(known) if known.get(self.space.start) else {}
+        """Different configurations that were measured, failing ones included."""
+        return len({*self.times.measured, *self.failures})
 
     def expected(self) -> tuple[int, int]:
-        """Return how many configurations will be measured, and how many launches that takes, roughly."""
+        """Return how many configurations will be measured, and how many further launches that takes, roughly."""
         configurations = min(self._budget, len(self.space))
-        proof = EXPERIMENT_LAUNCHES if self._goes_by_mean else LAUNCHES_OF_P99
-        if self._proves_each():
-            return configurations, proof * (configurations - 1)
-        finals = self.rules.finalists * self.rules.final_rounds
-        return configurations, 2 * configurations + finals + proof
+        proof = self.rules.usual_proof if self._goes_by_mean else LAUNCHES_OF_P99
+        launches = proof * (configurations - 1)
+        if not self._proves_each():
+            launches = 2 * configurations + self.rules.finalists * self.rules.final_rounds + proof
+        return configurations, max(0, launches - self.times.launches)
 
     @property
     def _goes_by_mean(self) -> bool:
@@ -131,14 +118,6 @@ class Campaign:
 
     def _proves_each(self) -> bool:
         return len(self.space) - 1 <= self.rules.few and self.rules.proofs > 0
-
-    def results(self) -> dict[int, float | None]:
-        """Return the typical times of all configurations that were measured; None for failing ones."""
-        found = dict(self._known)
-        if self.space.start in self.times.measured:
-            level = exp(self.times.level(self.times.launches))
-            found |= {ordinal: level * self.times.estimate(ordinal) for ordinal in self.times.measured}
-        return found | dict.fromkeys(self.failures)
 
     def offer(self, ordinal: int) -> None:
         """Measure a configuration that another device has kept before the search asks for others; at most five."""
@@ -212,30 +191,12 @@ class Campaign:
         if self._proves_each():
             yield from self._prove_each()
             return
-        yield from self._use_known()
         yield from self._explore()
         getattr(self._search, "close", _no_close)()
         finalists = yield from self._compare()
         self.best = finalists[0] if finalists else start
         self.promising = tuple(one for one in finalists if one != self.kept and self._is_worth_keeping(one))
         yield from self._prove_all(finalists)
-
-    def _use_known(self) -> Steps:
-        """Use the results of an earlier campaign; measure the best few again, because devices and drivers change."""
-        reference = self._known.get(self.space.start)
-        if reference is None:
-            return
-        ranked = sorted(
-            (cost, one) for one, cost in self._known.items() if cost is not None and one != self.space.start
-        )
-        again = [ordinal for _, ordinal in ranked[: self.rules.resumed]]
-        for ordinal, cost in self._known.items():
-            if ordinal != self.space.start and ordinal not in again:
-                self._search.tell(ordinal, None if cost is None else cost / reference)
-        for ordinal in again:
-            yield LaunchRequest(ordinal, 1 + self.rules.repeats)
-            if ordinal in self.times.measured or ordinal in self.failures:
-                self._report(ordinal)
 
     # Measure configurations that the search proposes, once each; those near the best get more launches at once. A visit
     # of the start after every ten shows drift.
@@ -258,7 +219,7 @@ class Campaign:
                 self._report(ordinal)
 
     def _is_known(self, ordinal: int) -> bool:
-        return ordinal in self.times.measured or ordinal in self.failures or ordinal in self._known
+        return ordinal in self.times.measured or ordinal in self.failures
 
     def _next_new(self) -> int | None:
         while self._offered:
@@ -354,7 +315,7 @@ class Campaign:
         """
         self.proving = True
         for ordinal in self.space.ordinals:
-            if ordinal == self.space.start or self._known.get(ordinal, 0.0) is None or self.evaluations >= self._budget:
+            if ordinal == self.space.start or self.evaluations >= self._budget:
                 continue
             proved = yield from self._prove(ordinal, 0)
             if self._is_early:

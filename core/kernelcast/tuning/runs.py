@@ -26,7 +26,7 @@ SET: Final = "KERNELCAST_SET"
 KEPT, FAILED, USAGE, NOT_KEPT = 0, 1, 2, 3
 """Exit codes."""
 PROCESSES: Final = Rules(settle=0, maximum_new=40).by_epoch()
-"""A process has nothing left of the one before: no run is left out, and a block has four."""
+"""A process has nothing left of the one before: no run is left out, and a block has two."""
 
 
 class RunFailedError(Exception):

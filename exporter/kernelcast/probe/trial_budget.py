@@ -121,11 +121,16 @@ class LaunchCost:
         return median(self._kept) if self._kept else 0.0
 
     @property
+    def first_seconds(self) -> float:
+        """Time that it may cost in addition to its share."""
+        return FIRST_LAUNCHES * self.usual_seconds + (FIRST_NS / 1e9 if self._own_share is None else 0.0)
+
+    @property
     def is_spent(self) -> bool:
         """Whether it has cost its own share, or all trials that of the process."""
         if self._own_share is None:
             return self._budget.exhausted
-        allowed_ns = self._own_share * (self._clock() - self._began_ns) + FIRST_LAUNCHES * self.usual_seconds * 1e9
+        allowed_ns = self._own_share * (self._clock() - self._began_ns) + self.first_seconds * 1e9
         return self.is_known and self._lost_ns > allowed_ns
 
     def launch(self, seconds: float, *, candidate: bool) -> None:

@@ -216,30 +216,6 @@ def test_tiny_spaces_are_swept(values: Sequence[Any]) -> None:
     assert space.values(campaign.kept) == (values[-1],)
 
 
-def test_a_campaign_resumes_with_all_its_measurements() -> None:
-    first = Campaign(grid(), seed=1, budget=60)
-    device = Device(bowl)
-    while (request := first.next()) is not None and first.evaluations < 40:
-        first.measured([bowl(first.space.configuration(request.ordinal))] * request.launches)
-    known = {**first.results(), list(first.space.ordinals)[-1]: None}
-    second = Campaign(grid(), seed=2, budget=60)
-    second.resume(known)
-    device.run(second)
-    again = set(device.visited) & set(known)
-    assert len(again) == 1 + CampaignRules().resumed
-    assert second.evaluations == 60
-    assert len(device.visited) == 60 - len(known) + len(again)
-    assert ratio(second, second.kept) < 1.1
-    assert set(known) <= set(second.results())
-
-
-def test_results_without_the_start_are_not_used() -> None:
-    campaign = Campaign(grid(), seed=1, budget=20)
-    campaign.resume(dict.fromkeys(list(grid().ordinals)[1:30], 1.0))
-    Device(bowl).run(campaign)
-    assert len(campaign.times.measured) == campaign.evaluations == 20
-
-
 def test_a_configuration_that_fails_late_counts_once() -> None:
     campaign = Campaign(grid(), seed=1, budget=30)
     while (request := campaign.next()) is not None:

@@ -14,10 +14,16 @@ Noise = Callable[[int, Random], float]
 
 
 def run(
-    gain: float, noise: Noise, *, seed: int = 0, items: Callable[[Random], float] | None = None, delay: int = 0
+    gain: float,
+    noise: Noise,
+    *,
+    seed: int = 0,
+    items: Callable[[Random], float] | None = None,
+    delay: int = 0,
+    rules: Rules | None = None,
 ) -> ExperimentVerdict:
     """Run one experiment; records arrive `delay` launches after their launch."""
-    random, experiment = Random(seed), Experiment(seed=seed)
+    random, experiment = Random(seed), Experiment(seed=seed, rules=rules)
     late: list[tuple[Arm, float, float]] = []
     for step in range(4000):
         arm = experiment.next_arm()
@@ -91,6 +97,16 @@ def test_a_useless_or_worse_candidate_is_not_kept_and_a_gain_of_five_percent_is(
     assert Decision.KEPT not in decisions(0.0, NOISES[name])
     assert Decision.KEPT not in decisions(-0.03, NOISES[name])
     assert decisions(0.05, NOISES[name]).count(Decision.KEPT) >= 23
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_epochs_prove_a_large_gain_in_seventy_and_keep_no_useless_candidate(name: str) -> None:
+    by_epoch = Rules().by_epoch()
+    for seed in range(8):
+        verdict = run(0.3, NOISES[name], seed=seed, rules=by_epoch)
+        assert verdict.decision is Decision.KEPT
+        assert verdict.kept_launches + verdict.candidate_launches <= 70
+        assert run(0.0, NOISES[name], seed=seed, rules=by_epoch).decision is not Decision.KEPT
 
 
 def test_a_gain_is_found_where_work_per_step_varies_by_thirty_percent() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kernelcast.tuning.experiment import Decision
-from kernelcast.tuning.journal import Journal, JournalMachine, JournalProcess, lines
+from kernelcast.tuning.journal import Journal, JournalMachine, JournalProcess, Measurement, lines
 from kernelcast.tuning.journal.journal import COMPACT_BYTES
 
 
@@ -55,6 +55,28 @@ def test_a_failed_candidate_is_banned_with_its_reason_and_kept_no_longer(tmp_pat
     second = journal(tmp_path, pid=2)
     assert second.banned("block", "1024") == "it failed before: out of resources"
     assert second.kept("block") is None
+
+
+def test_an_open_search_is_known_to_the_next_process_of_the_same_code_until_it_ends(tmp_path: Path) -> None:
+    first = journal(tmp_path)
+    measured = (Measurement("[0]", (2.0, 2.1), 2.0), Measurement("[2]", (1.4,), 2.0))
+    for measurement in measured:
+        first.measured("feed", "v1", 7, measurement)
+    first.end("block", "x" * COMPACT_BYTES, Decision.ROLLED_BACK)
+    for restart in (2, 3):  # the first one compacts the file
+        second = journal(tmp_path, pid=restart)
+        assert second.measurements("feed", "v1", 7) == measured
+        assert not second.measurements("feed", "v2", 7)
+        assert not second.measurements("feed", "v1", 8)
+    second.searched("feed", "v1", 7)
+    assert not journal(tmp_path, pid=4).measurements("feed", "v1", 7)
+
+
+@pytest.mark.parametrize("times", [None, 3.0, [], ["2.0"], [0.0], [-1.0], [1e300]])
+def test_a_line_without_usable_times_is_no_measurement(tmp_path: Path, times: Any) -> None:
+    line = {"version": 1, "state": "measured", "space": "feed", "config": "[2]", "code_version": "", "device": ""}
+    lines.append(journal(tmp_path).path, {**line, "search": 7, "times": times, "launch_seconds": 2.0})
+    assert not journal(tmp_path, pid=2).measurements("feed", "", 7)
 
 
 def test_damaged_lines_and_an_unwritable_directory_do_not_raise(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from math import inf
 from typing import Final
 
+from kernelcast.tuning.experiment.evidence import MIXTURE
 from kernelcast.wire.errors import TunableError
 
 LEAST_OF_P99: Final = 1000
@@ -89,6 +90,7 @@ class Rules:
         settle: Launches after a change of configuration that are not compared; more where the times show it.
         short_launches: Compared launches of a slot in the first blocks, in which a slow candidate is noticed.
         slot_launches: Compared launches of a slot in later blocks.
+        block_slots: Slots of a block: four, in which a steady drift cancels out, or two.
         look_launches: Launches of each slot of a look, which shows what only a long stay on a configuration shows;
             0 for none. With patience, twice as many.
         race_ratio: A candidate whose two last launches both take longer than this times the kept median is dropped,
@@ -97,6 +99,7 @@ class Rules:
         harmful_ratio: A candidate is dropped when the median of at least three blocks is above this, with the same
             condition.
         minimum_blocks: Blocks after which a candidate can be kept.
+        mixture: Weight of small effects in the evidence; a lower one proves a large gain in fewer blocks.
         maximum_pending: Launches of the candidate without a record, above which the kept configuration runs.
         run_seconds: Time in which a candidate must pay back what its first launches took beyond later ones.
     """
@@ -109,11 +112,13 @@ class Rules:
     settle: int = 1
     short_launches: int = 2
     slot_launches: int = 4
+    block_slots: int = 4
     look_launches: int = 34
     race_ratio: float = 1.5
     patience: int = 0
     harmful_ratio: float = 1.1
     minimum_blocks: int = 10
+    mixture: float = MIXTURE
     maximum_pending: int = 24
     run_seconds: float = 3600.0
 
@@ -158,6 +163,17 @@ class Rules:
         )
 
     def by_epoch(self) -> "Rules":
-        """Return the rules for launches that are sums of many steps, as epochs and whole runs are."""
-        most = min(self.maximum_new, 130)
-        return replace(self, maximum_new=most, worst=1.5, short_launches=1, slot_launches=1, look_launches=0)
+        """Return the rules for launches that are sums of many steps, as epochs and whole runs are.
+
+        A program has few of them, so that a large gain is to be proved in few.
+        """
+        return replace(
+            self,
+            maximum_new=min(self.maximum_new, 130),
+            worst=1.5,
+            short_launches=1,
+            slot_launches=1,
+            block_slots=2,
+            look_launches=0,
+            mixture=1.0,
+        )

@@ -1,7 +1,7 @@
 """Launches of both arms by block, and how they become comparable: local level, items, and limit of the body.
 
 A block holds launches of both arms in a counterbalanced order (kept, candidate, candidate, kept, or the reverse), so
-that a steady drift cancels out.
+that a steady drift cancels out. A block of two slots (kept, candidate, or the reverse) is its first half.
 """
 
 from collections.abc import Sequence
@@ -117,11 +117,12 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
             block.kind is BlockKind.LOOK and settle > LONG_SETTLING
         )
         if halves and is_compared:
-            compared.append(Block(*map(fmean, zip(*halves, strict=True)), launches))
+            new, old, new_above, old_above = map(fmean, zip(*halves, strict=True))
+            compared.append(Block(new, old, new_above, old_above, launches))
     if not compared:
         return None
     new_tail, old_tail = (Tail(excess[arm], rules.worst) for arm in (Arm.CANDIDATE, Arm.KEPT))
-    return Evidence(compared, new_tail, old_tail, rules.level)
+    return Evidence(compared, new_tail, old_tail, rules.level, rules.mixture)
 
 
 class Look(NamedTuple):

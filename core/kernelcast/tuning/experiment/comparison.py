@@ -37,8 +37,8 @@ MOST_PAIRS: Final = 24
 """Pairs from which on their median alone contradicts the ratio."""
 ANALYSE_EVERY: Final = 1.2
 """Growth of the compared launches between two interim analyses, which take processor time in the program."""
-FEW_BLOCKS: Final = 18
-"""Blocks up to which each is analysed: that is quick, and a large gain needs no more."""
+FEW_SLOTS: Final = 72
+"""Slots up to which each block is analysed: that is quick, and a large gain needs no more."""
 
 
 class ComparisonDecision(NamedTuple):
@@ -250,7 +250,8 @@ class Comparison:
         is_harm_possible = len(self._blocks) <= HARM_LAST and not last
         launches = sum(len(half) for block in self._blocks for half in block.halves)
         is_look = bool(self._blocks) and self._blocks[-1].kind is not BlockKind.COUNTERBALANCED
-        is_due = len(self._blocks) <= FEW_BLOCKS or launches >= ANALYSE_EVERY * self._analysed_launches
+        is_few = self._rules.block_slots * len(self._blocks) <= FEW_SLOTS
+        is_due = is_few or launches >= ANALYSE_EVERY * self._analysed_launches
         if not (last or is_look or is_due):
             return
         self._analysed_launches = launches

@@ -34,7 +34,7 @@ from statistics import NormalDist
 from typing import Final, NamedTuple
 
 MIXTURE: Final = 4.0
-"""Weight of small effects in the bound: it is tightest where the scores' squares add up to a few times this."""
+"""Usual weight of small effects in the bound: it is tightest where the scores' squares add up to a few times this."""
 SCALE_OF_MEDIAN: Final = 1.4826
 """Standard deviation over median magnitude, of normal noise."""
 FAR_BELOW: Final = -30.0
@@ -160,14 +160,16 @@ class Evidence:
         old: Those of the kept configuration.
         level: 1 minus twice the error of a proof that the candidate is slower, over all analyses together. That of a
             proof that it is faster is smaller, so an interval covers the ratio at least with this probability.
+        mixture: As `Rules.mixture`.
 
     Attributes:
         blocks: Number of blocks.
         launches: Compared launches of the candidate.
     """
 
-    def __init__(self, blocks: Sequence[Block], new: Tail, old: Tail, level: float) -> None:
+    def __init__(self, blocks: Sequence[Block], new: Tail, old: Tail, level: float, mixture: float = MIXTURE) -> None:
         self._blocks, self._new, self._old = blocks, new, old
+        self._mixture = mixture
         self._log_limit = log(4 / (1 - level))
         self._last_limit = NormalDist().inv_cdf(1 - (1 - level) / 4)
         self.blocks = len(blocks)
@@ -198,7 +200,7 @@ class Evidence:
     @property
     def is_body_below(self) -> bool:
         """Whether the bodies alone prove that the candidate is faster."""
-        return log_e_value(*self._score(self._differences(1.0))) >= LOG_ERROR
+        return log_e_value(*self._score(self._differences(1.0)), self._mixture) >= LOG_ERROR
 
     @property
     def needs_stays(self) -> bool:
@@ -206,7 +208,7 @@ class Evidence:
         _, squares = self._score(self._differences(1.0))
         # What each further launch would take from a bound: that of the tails falls with 1 / n, that of the body with
         # its root.
-        body = least_total(squares, LOG_ERROR) * self._scale / self.launches
+        body = least_total(squares, LOG_ERROR, self._mixture) * self._scale / self.launches
         return not self._new.events and self._new.most(LOG_ERROR) / self._new.launches > body / (2 * self.launches)
 
     def is_above(self, ratio: float, *, last: bool) -> bool:
@@ -215,7 +217,7 @@ class Evidence:
         total, squares = self._score(self._differences(ratio), tails)
         if last and squares > 0 and total / sqrt(squares) >= self._last_limit:
             return True
-        return log_e_value(-total, squares) >= self._log_limit
+        return log_e_value(-total, squares, self._mixture) >= self._log_limit
 
     def bounds(self, *, last: bool) -> tuple[float, float] | None:
         """Return the interval of the ratio; None where the data give none."""
@@ -244,15 +246,15 @@ class Evidence:
             last: Use the normal test.
             more: Factor on the number of launches, with the same times.
         """
-        # At each part of the error, the body must exclude the ratio with what the chance of unseen long launches leaves.
+        # At each part of the error the body must exclude the ratio with what the chance of unseen long launches leaves.
         # The normal test is one of a single analysis: there, only that *no* long launch was seen can share its error.
         is_shared = not last or self._new.has_many or not self._new.events
-        evidence = log_normal if last else log_e_value
         differences = self._differences(ratio, with_tails=self._new.has_many)
         for part in range(0 if is_shared else ERROR_PARTS - 1, ERROR_PARTS):
             unseen = (part + 1) / ERROR_PARTS * LOG_ERROR
             total, squares = self._score_with_tails(differences, ratio, unseen, more)
-            if evidence(total, squares) < LOG_ERROR - (part / ERROR_PARTS * LOG_ERROR if is_shared else 0.0):
+            evidence = log_normal(total, squares) if last else log_e_value(total, squares, self._mixture)
+            if evidence < LOG_ERROR - (part / ERROR_PARTS * LOG_ERROR if is_shared else 0.0):
                 return False
         return True
 
@@ -309,19 +311,19 @@ def log_normal(total: float, squares: float) -> float:
     return -log(0.5 * erfc(min(MOST_DEVIATIONS, -total / sqrt(2 * squares))))
 
 
-def log_e_value(total: float, squares: float) -> float:
+def log_e_value(total: float, squares: float, mixture: float = MIXTURE) -> float:
     """Return the logarithm of the evidence that scores with this sum and sum of squares lie below zero."""
-    spread = squares + MIXTURE
+    spread = squares + mixture
     scaled = -total / sqrt(spread)
     if scaled < FAR_BELOW:  # 0.5 * scaled**2 and the logarithm of the mass would cancel out
-        return log(sqrt(2 / pi) / -scaled) + 0.5 * log(MIXTURE / spread)
-    return 0.5 * scaled * scaled + log(erfc(-scaled / sqrt(2))) + 0.5 * log(MIXTURE / spread)
+        return log(sqrt(2 / pi) / -scaled) + 0.5 * log(mixture / spread)
+    return 0.5 * scaled * scaled + log(erfc(-scaled / sqrt(2))) + 0.5 * log(mixture / spread)
 
 
-def least_total(squares: float, log_limit: float) -> float:
+def least_total(squares: float, log_limit: float, mixture: float) -> float:
     """Return the sum of scores with these squares, without its sign, whose e-value is about `log_limit`."""
-    spread = squares + MIXTURE
-    return sqrt(2 * spread * max(0.0, log_limit - log(2) + 0.5 * log(spread / MIXTURE)))
+    spread = squares + mixture
+    return sqrt(2 * spread * max(0.0, log_limit - log(2) + 0.5 * log(spread / mixture)))
 
 
 def edge(is_excluded: Callable[[float], bool], inside: float, outside: float) -> float:

@@ -54,7 +54,7 @@ class BlockKind(Enum):
     """Kind of a block."""
 
     COUNTERBALANCED = "counterbalanced"
-    """A few launches in each of four slots; its contrast is evidence about the mean."""
+    """A few launches in each of four slots, or of two; its contrast is evidence about the mean."""
     LOOK = "look"
     """The same with long slots, which show what only a long stay on a configuration shows."""
     STAY = "stay"
@@ -69,7 +69,7 @@ class Launch:
         arm: The configuration that it runs.
         role: Its use.
         block: The block that it belongs to; `RACE_BLOCK` before the first.
-        slot: Position of its slot among the four of its block; -1 for other launches.
+        slot: Position of its slot in its block; -1 for other launches.
         position: Launches in a row on this configuration before it.
         kind: Kind of its block.
         block_launches: Launches of all slots of its block.
@@ -129,7 +129,7 @@ class LaunchSchedule:
     @property
     def exhausted(self) -> bool:
         """Whether another block could exceed the limit of launches on the candidate."""
-        slots = 1 if self._kind() is BlockKind.STAY else 2
+        slots = 1 if self._kind() is BlockKind.STAY else self._rules.block_slots // 2
         return not self._planned and self.compared + slots * self._slot_launches() > self._rules.maximum_new
 
     def end_race(self) -> None:
@@ -167,17 +167,19 @@ class LaunchSchedule:
         return max(least, min(SLOTS_OF_SETTLING * self.settle, LONGEST_SLOT) if self.settle > 1 else 0)
 
     # A gap, then four slots in the order ABBA or BAAB; ABAB or BABA in a look, whose stays are of one length then; ABA
-    # in a stay. After each change of the arm, launches are added that are not compared.
+    # in a stay. After each change of the arm, launches are added that are not compared. Blocks of two slots, AB or BA,
+    # differ in length by that, and have no gap.
     def _plan_block(self) -> None:
         kind, launches = self._kind(), self._slot_launches()
         self._last_kind = kind
         block, self.blocks = self.blocks, self.blocks + 1
         last = self._last
-        for _ in range(self._random.randrange(LONGEST_GAP + 1)):
+        is_pair = self._rules.block_slots == 2
+        for _ in range(0 if is_pair else self._random.randrange(LONGEST_GAP + 1)):
             self._planned.append(_Planned(Arm.KEPT, LaunchRole.IDLE, block))
             last = Arm.KEPT
         first, second = (Arm.KEPT, Arm.CANDIDATE) if self._random.random() < 0.5 else (Arm.CANDIDATE, Arm.KEPT)
-        order = [(arm, launches) for arm in (first, second, second, first)]
+        order = [(arm, launches) for arm in (first, second, second, first)[: self._rules.block_slots]]
         if kind is BlockKind.LOOK:
             order = [(arm, launches) for arm in (first, second, first, second)]
         elif kind is BlockKind.STAY:

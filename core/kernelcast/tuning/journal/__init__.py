@@ -6,7 +6,16 @@ from kernelcast.tuning.journal.journal import (
     JournalMachine,
     JournalProcess,
     KeptConfiguration,
+    Measurement,
     this_process,
 )
 
-__all__ = ["GivenKept", "Journal", "JournalMachine", "JournalProcess", "KeptConfiguration", "this_process"]
+__all__ = [
+    "GivenKept",
+    "Journal",
+    "JournalMachine",
+    "JournalProcess",
+    "KeptConfiguration",
+    "Measurement",
+    "this_process",
+]

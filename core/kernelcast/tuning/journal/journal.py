@@ -30,6 +30,10 @@ MAX_DEVICE: Final = 256
 """Characters of a device's name in a line."""
 LATEST_SECONDS: Final = 1e12
 """Unix time, before or after 1970, beyond which a line's time is unusable."""
+MOST_SEARCHES: Final = 64
+"""Open searches whose measurements are remembered; of more, those of the one that began longest ago are forgotten."""
+MOST_MEASUREMENTS: Final = 4096
+"""Measurements of one search that are remembered."""
 MOST_PROCESSES: Final = 64
 """Processes that are remembered for one configuration: more than a node has ranks."""
 STAT_START_TIME: Final = 19
@@ -90,6 +94,21 @@ class KeptConfiguration:
     time: float
     driver: str
     approved_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a search has measured at one request.
+
+    Attributes:
+        config: The configuration that it asked for.
+        times: Seconds per item of its launches.
+        launch_seconds: Usual time of a launch of the kept configuration.
+    """
+
+    config: str
+    times: tuple[float, ...]
+    launch_seconds: float
 
 
 def no_reason(_kept: KeptConfiguration) -> str:
@@ -155,6 +174,8 @@ class Journal:
         self._kept: dict[Key, KeptConfiguration] = {}
         self._open_starts: dict[tuple[Key, str], dict[str, dict[str, Any]]] = {}
         """Processes that have begun with a configuration and noted nothing since: ranks of a node share the file."""
+        self._measurements: OrderedDict[tuple[Key, int], list[Measurement]] = OrderedDict()
+        """Of each open search, by its seed: each rank has one of its own."""
         self._machine = machine or JournalMachine()
         self._found_device: str | None = None
         self.driver = self._machine.driver
@@ -184,6 +205,19 @@ class Journal:
         state = decision.value if decision else "interrupted"
         facts = {"reason": reason[:200], "ratio": ratio, "approved_by": approved_by}
         self._write(state, space, config, code_version, **facts)
+
+    def measured(self, space: str, code_version: str, seed: int, measurement: Measurement) -> None:
+        """Note what a search has measured, so that the next process goes on from there."""
+        facts = {"search": seed, "times": measurement.times, "launch_seconds": measurement.launch_seconds}
+        self._write("measured", space, measurement.config, code_version, **facts)
+
+    def searched(self, space: str, code_version: str, seed: int) -> None:
+        """Note that a search has ended: the next one begins anew."""
+        self._write("searched", space, "", code_version, search=seed)
+
+    def measurements(self, space: str, code_version: str, seed: int) -> tuple[Measurement, ...]:
+        """Return what the search with this seed has measured in earlier processes on this device, in order."""
+        return tuple(self._measurements.get(((space, code_version, self._device), seed), ()))
 
     def kept(
         self, space: str, code_version: str = "", unfit: Callable[[KeptConfiguration], str] = no_reason
@@ -318,13 +352,13 @@ class Journal:
 
     def _read_state(self) -> list[dict[str, Any]]:
         """Read the file, and return the state as lines."""
-        before = self._entries, self._kept, self._open_starts
-        self._entries, self._kept, self._open_starts = OrderedDict(), {}, {}
+        before = self._entries, self._kept, self._open_starts, self._measurements
+        self._entries, self._kept, self._open_starts, self._measurements = OrderedDict(), {}, {}, OrderedDict()
         try:
             for line in lines.read(self.path):
                 self._apply(line)
         except OSError:
-            self._entries, self._kept, self._open_starts = before
+            self._entries, self._kept, self._open_starts, self._measurements = before
             raise
         return self._lines()
 
@@ -333,6 +367,9 @@ class Journal:
             return
         key = (str(line.get("space", "")), str(line.get("code_version", "")), str(line.get("device", "")))
         config, state = str(line.get("config", "")), str(line.get("state", ""))
+        if state in ("measured", "searched"):
+            self._apply_measurement(key, config, line)
+            return
         by = line.get("by")
         entry = JournalEntry(
             state,
@@ -360,6 +397,22 @@ class Journal:
             oldest, _ = self._entries.popitem(last=False)
             self._open_starts.pop(oldest, None)
 
+    def _apply_measurement(self, key: Key, config: str, line: dict[str, Any]) -> None:
+        """Add what a search has measured, or forget it, because the search has ended."""
+        seed, times = line.get("search"), line.get("times")
+        if not isinstance(seed, int):
+            return
+        if line["state"] == "searched":
+            self._measurements.pop((key, seed), None)
+            return
+        measured = self._measurements.setdefault((key, seed), [])
+        seconds = tuple(map(_seconds, times)) if isinstance(times, list | tuple) else ()
+        usual = _seconds(line.get("launch_seconds"))
+        if seconds and min(*seconds, usual) > 0 and len(measured) < MOST_MEASUREMENTS:
+            measured.append(Measurement(config, seconds, usual))
+        while len(self._measurements) > MOST_SEARCHES:
+            self._measurements.popitem(last=False)
+
     def _record_process(self, place: tuple[Key, str], state: str, by: dict[str, Any]) -> None:
         """Note that a process has begun with a configuration, or is done with it; a decision counts for all of them."""
         process = f"{by.get('host')} {by.get('pid')} {by.get('start')}"
@@ -384,7 +437,18 @@ class Journal:
             for place, line in zip(places, states, strict=True)
             for by in self._open_starts.get(place, {}).values()
         ]
-        return states + starts
+        measured = [
+            {
+                "version": VERSION,
+                "state": "measured",
+                **dict(zip(("space", "code_version", "device"), key, strict=True)),
+                **asdict(measurement),
+                "search": seed,
+            }
+            for (key, seed), measurements in self._measurements.items()
+            for measurement in measurements
+        ]
+        return states + starts + measured
 
     def _state_line(self, place: tuple[Key, str], kept: KeptConfiguration | None) -> dict[str, Any]:
         """Return the state of a configuration, kept or not, as a line."""

@@ -31,7 +31,8 @@ class TorchLoader:
         batch_sampler: Yields the indices of each batch.
         workers: Numbers of workers that may be tried; the first is the start.
         prefetch: Batches that each worker may prepare in advance; the first is the start.
-        segment_batches: Batches after which the values may change. A trial takes about 130 segments.
+        segment_batches: Batches after which the values may change. A trial takes 56 segments where a value saves
+            30 %, 120 where it saves 10 %.
         name: Prefix of the tunables' names.
         terms: `scope`, `group` and other terms of both tunables, as for `tunable`. Ranks that train together need them.
         options: Further arguments of `DataLoader`.

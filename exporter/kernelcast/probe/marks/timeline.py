@@ -115,7 +115,7 @@ class Timeline:
         """
         clock = self._clock
 
-        def __next__(iterator: Any) -> Any:  # noqa: C901, N807, PLR0912  as above
+        def __next__(iterator: Any) -> Any:  # noqa: N807  as above
             phase = self._by_fetch[self._state]
             if phase < 0 or self._interrupted >= 0 or (get_ident() != self._owner and not self._is_first()):
                 try:

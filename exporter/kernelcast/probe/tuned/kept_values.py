@@ -99,8 +99,9 @@ class KeptValues:
         self.is_empty = True
 
     def kept(self, tunable: AnyTunable, start: str, last: KeptConfiguration | None = None) -> None:
-        """Note that a trial has kept the value of a tunable in place of another; `last`: see `Recheck.of`."""
-        self._values[tunable.name] = KeptValue(tunable, start, tunable.kept, Recheck.of(self._now(), last, self._driver))
+        """Note that a trial has kept a value of a tunable in place of another; `last`: see `Recheck.of`."""
+        check = Recheck.of(self._now(), last, self._driver)
+        self._values[tunable.name] = KeptValue(tunable, start, tunable.kept, check)
         self.is_empty = False
 
     def trial_ended(self, *, checked: str = "", outside: bool = False) -> None:

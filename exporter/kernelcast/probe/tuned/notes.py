@@ -4,11 +4,11 @@ Hints, searches and checks of kept values write through it. The journal is a fil
 run of the program finds the candidate that was running, and bans it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelcast.tuning.experiment import Decision
-from kernelcast.tuning.journal import Journal, KeptConfiguration
+from kernelcast.tuning.journal import Journal, KeptConfiguration, Measurement
 
 
 class CandidateNotes:
@@ -33,6 +33,11 @@ class CandidateNotes:
         self._approved_by = approved_by
         self._running: tuple[str, Any] | None = None
         self._is_responsible = False
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether the next process will know what this one notes."""
+        return self._journal is not None
 
     def kept(self, space: str, find: Callable[[str], int | None]) -> int | None:
         """Return the configuration that was kept before; None if there is none that `find` knows by its text."""
@@ -71,6 +76,20 @@ class CandidateNotes:
         if self._journal:
             facts = {"approved_by": self._approved_by, **facts}
             self._journal.end(space, self._text(candidate), decision, self._code_version, reason=reason, **facts)
+
+    def measured(self, space: str, seed: int, measurement: Measurement) -> None:
+        """Note what the search with this seed has measured."""
+        if self._journal:
+            self._journal.measured(space, self._code_version, seed, measurement)
+
+    def measurements(self, space: str, seed: int) -> Sequence[Measurement]:
+        """Return what the search with this seed has measured in earlier processes."""
+        return self._journal.measurements(space, self._code_version, seed) if self._journal else ()
+
+    def searched(self, space: str, seed: int) -> None:
+        """Note that the search with this seed has ended."""
+        if self._journal:
+            self._journal.searched(space, self._code_version, seed)
 
     def forget(self, space: str) -> None:
         """Note that the kept configuration was taken back."""

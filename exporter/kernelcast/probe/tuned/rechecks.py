@@ -19,6 +19,7 @@ LONGEST_STAY: Final = 2000
 PAIRS: Final = 4
 """Pairs for each length of stay; all must say that the kept configuration is slower."""
 SLOWER: Final = 0.01
+"""Difference of log times above which a pair says so."""
 AN_HOUR: Final = "an hour has passed"
 ANOTHER_DRIVER: Final = "it was kept with driver {}, and this is {}"
 

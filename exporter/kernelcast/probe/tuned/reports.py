@@ -72,6 +72,7 @@ class SearchReports:
             why = reason or self._searched
             if expected_seconds:
                 why += f"; a verdict is expected after about {duration(expected_seconds)}"
+                why += ", later for a gain below a fifth" if self._granularity == "epoch" else ""
             self._report(self._open[space], space, OutcomeState.APPLIED, why, kept, kept)
 
     def candidate_failed(self, space: str, candidate: str, kept: str, reason: str) -> None:

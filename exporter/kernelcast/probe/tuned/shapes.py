@@ -29,7 +29,7 @@ from kernelcast.probe.tuned.terms import (
 )
 from kernelcast.tuning.campaign import Campaign
 from kernelcast.tuning.experiment import Decision, Objective
-from kernelcast.tuning.journal import Journal
+from kernelcast.tuning.journal import Journal, Measurement
 from kernelcast.tuning.requests import Proved
 from kernelcast.wire.tuning.experience import Experience
 
@@ -151,7 +151,8 @@ class SearchedShapes(Generic[Configuration_co]):
         self._is_closed = True
         self._notes.no_harm()
         for bucket in list(self._buckets.values()):
-            self._interrupt(bucket, reason)
+            goes_on = "; the search goes on at the next start" if self._resumable(bucket) else ""
+            self._interrupt(bucket, reason + goes_on)
 
     def _bucket(self, shape: object) -> ShapeBucket:
         found = self._buckets.get(shape)
@@ -182,6 +183,36 @@ class SearchedShapes(Generic[Configuration_co]):
         if bucket.campaign is None:
             self._reports.search_began(bucket.name, self._space.text(bucket.kept))
             self._interrupt(bucket)
+        elif campaign := self._resumable(bucket):
+            before = self.failures
+            self._guarded(partial(self._resume, bucket, campaign))
+            if self.failures > before:
+                self._interrupt(bucket)
+
+    def _resumable(self, bucket: ShapeBucket) -> Campaign | None:
+        """Return the open search that the next process is to go on with; None where there is none."""
+        campaign, is_noted = bucket.campaign, self._terms.resumes and self._notes.has_journal
+        return campaign if is_noted and isinstance(campaign, Campaign) else None
+
+    def _resume(self, bucket: ShapeBucket, campaign: Campaign) -> None:
+        """Answer the requests of a search with what earlier processes have measured, as long as they are the same."""
+        measurements = self._notes.measurements(bucket.name, campaign.seed)
+        for number, measurement in enumerate(measurements):
+            ordinal, request = self._space.find(measurement.config), campaign.next()
+            while request and request.ordinal != ordinal and (reason := self._reason_against(bucket, request.ordinal)):
+                campaign.failed(reason)
+                request = campaign.next()
+            if request is None or (request.ordinal, request.launches) != (ordinal, len(measurement.times)):
+                self._notes.searched(bucket.name, campaign.seed)
+                for known in measurements[:number]:
+                    self._notes.measured(bucket.name, campaign.seed, known)
+                return
+            campaign.paced(measurement.launch_seconds)
+            campaign.measured(measurement.times)
+            if request.ordinal == bucket.kept:
+                bucket.cost.launch(measurement.launch_seconds, candidate=False)
+            else:
+                bucket.calls[request.ordinal] += len(measurement.times)
 
     def _check_of(self, bucket: ShapeBucket) -> Confirmation:
         """Return the campaign that checks the kept configuration, of two: this one and its start."""
@@ -194,9 +225,16 @@ class SearchedShapes(Generic[Configuration_co]):
 
     def _interrupt(self, bucket: ShapeBucket, reason: str = "") -> None:
         """End a search without a result, because of an error unless there is another reason; the kept value stays."""
+        if not reason:
+            self._forget_measurements(bucket)
         bucket.campaign, bucket.times = None, []
         why = reason or f"the search had an error: {self._error!r}"
         self._reports.search_interrupted(bucket.name, self._space.text(bucket.kept), why)
+
+    def _forget_measurements(self, bucket: ShapeBucket) -> None:
+        """Note that a search has ended, so that the next one begins anew."""
+        if campaign := self._resumable(bucket):
+            self._notes.searched(bucket.name, campaign.seed)
 
     def _revert(self, bucket: ShapeBucket) -> int:
         """Put the start in force in place of the kept configuration; returns the number of that."""
@@ -237,7 +275,7 @@ class SearchedShapes(Generic[Configuration_co]):
         usual, checked = bucket.cost.usual_seconds, 1.0 if self._terms.check else 0.0
         cost = configurations * ((CANDIDATE_COST + checked) * usual + SUGGESTION_SECONDS)
         share = bucket.cost.share
-        return max(calls * usual, cost / share if share else 0.0)
+        return max(calls * usual, (cost - bucket.cost.first_seconds) / share if share else 0.0)
 
     def _new_cost(self) -> LaunchCost:
         """Return the account of a shape."""
@@ -255,6 +293,7 @@ class SearchedShapes(Generic[Configuration_co]):
                 self._guarded(partial(offer, ordinal))
 
     def _end_campaign(self, bucket: ShapeBucket, campaign: CallCampaign) -> None:
+        self._forget_measurements(bucket)
         bucket.campaign, before = None, self._space.text(bucket.kept)
         if isinstance(campaign, LatePair):
             reason = bucket.check.paired(campaign, self._clock(), bucket.cost.usual_seconds)
@@ -357,6 +396,9 @@ class SearchedShapes(Generic[Configuration_co]):
         bucket.times.append(seconds / items if items > 0 else seconds)
         if len(bucket.times) >= request.launches:
             times = bucket.times[: request.launches]
+            if resumable := self._resumable(bucket):
+                measurement = Measurement(self._space.text(ordinal), tuple(times), bucket.cost.usual_seconds)
+                self._notes.measured(bucket.name, resumable.seed, measurement)
             self._answer_request(bucket, lambda campaign: campaign.measured(times))
 
     def _charge(self, bucket: ShapeBucket, seconds: float) -> None:

@@ -276,7 +276,11 @@ class ProgramSpace:
             rules = _campaign_rules(terms)
             numbered = Numbered(space, context.rank, self._searches, rules)
             conditions = CallTerms(
-                self.name, share=share, code_version=context.code_version, experiment=rules.experiment
+                self.name,
+                share=share,
+                code_version=context.code_version,
+                resumes=terms.per == "epoch",
+                experiment=rules.experiment,
             )
             search: TunedSteps[Any] = TunedSteps(
                 conditions,

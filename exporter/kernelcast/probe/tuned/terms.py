@@ -71,6 +71,7 @@ class CallTerms:
         undo: Takes the same before a call, and returns a function that restores the arguments that the call changes.
         code_version: Version of the program.
         approved_by: The person who approved the search of a space that changes results.
+        resumes: A search that is open when the process ends goes on in the next one, because its calls are long.
         experiment: Limits of the check of a kept configuration.
     """
 
@@ -87,6 +88,7 @@ class CallTerms:
     undo: Callable[..., Callable[[], object]] | None = None
     approved_by: str = ""
     devices: Callable[[Any], object] | None = None
+    resumes: bool = False
     experiment: Rules = field(default_factory=Rules)
 
 

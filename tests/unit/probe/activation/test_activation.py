@@ -264,5 +264,5 @@ def test_options_behind_the_program_are_its_own_without_a_separator_too(
 
 def test_an_unknown_option_before_the_program_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        command.main("--standlone python train.py --steps 10".split())
+        command.main(["--standlone", "python", "train.py", "--steps", "10"])
     assert "unrecognized arguments: --standlone; did you mean --standalone?" in capsys.readouterr().err
