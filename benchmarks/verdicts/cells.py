@@ -284,7 +284,7 @@ def pareto(rate: float, shape: float, longest: float, new_rate: float | None = N
 
     def make(random: Random, change: float) -> Step:
         rates = (rate, rate if new_rate is None else new_rate)
-        means = [1 + one * (mean_long - 1) for one in rates]
+        means = [1 + share * (mean_long - 1) for share in rates]
 
         def seconds(new: bool) -> float:  # noqa: FBT001
             times = min(longest, random.paretovariate(shape)) if random.random() < rates[new] else 1.0
@@ -360,7 +360,7 @@ LAST_STEPS: Final = 512
 
 
 class Ended(NamedTuple):
-    """A trial: its decision (`open` without one), steps until it, mean time, and whether the candidate is in force."""
+    """A trial: its verdict (`open` without a verdict), steps until then, mean time, whether the candidate is in force."""
 
     decision: str
     steps: int
@@ -376,7 +376,7 @@ def run_program(
     Args:
         make: Maker of its steps.
         change: True change of the mean time.
-        seed: Of everything random.
+        seed: Seed of everything random.
         steps: Steps of the program.
         share: Share of the time that trials may cost; None for that of the process, 1 %.
     """
@@ -392,10 +392,10 @@ def run_program(
             _now[0] += 0.01 * seconds(last[-1])
             probe.step(items=1)
             if step % 64 == 0 and decision == "open":
-                outcomes = [one for one in probe.outcomes if one.decision]
+                outcomes = [outcome for outcome in probe.outcomes if outcome.decision]
                 if outcomes:
                     decision, ended_at = f"{outcomes[-1].decision}", step
-        decision = ([one.decision for one in probe.outcomes if one.decision] or ["open"])[-1]
+        decision = ([outcome.decision for outcome in probe.outcomes if outcome.decision] or ["open"])[-1]
         return Ended(str(decision), ended_at, (_now[0] - began) / (0.01 * steps), sum(last) > len(last) / 2)
     finally:
         probe.abandon()
@@ -416,29 +416,29 @@ def run_direct(make: Callable[[Random, float], Step], change: float, seed: int, 
     return Ended("open", steps, total / steps, in_force=False)
 
 
-class ExampleEnded(NamedTuple):
+class ExampleRun(NamedTuple):
     """A run of the example.
 
     Attributes:
-        decision: The decision; `open` without one.
-        seconds: Time by the clock until it.
-        used: Processor time until it.
-        cost: Share of the time that trials cost.
-        kept: Time of a call with the kept configuration over that with the best one.
+        decision: The search's verdict, such as `kept`; `open` if the run ended before it.
+        seconds: Time by the clock until the verdict.
+        processor_seconds: Processor time until the verdict.
+        cost_ratio: Share of the time that trials cost.
+        over_best: Time of a call with the kept configuration over that with the best configuration.
     """
 
     decision: str
     seconds: float
-    used: float
-    cost: float
-    kept: float
+    processor_seconds: float
+    cost_ratio: float
+    over_best: float
 
 
-def run_example(seed: int, seconds: float, others: float) -> ExampleEnded:
+def run_example(seed: int, seconds: float, others: float) -> ExampleRun:
     """Run the documented example: a decorated function of 5 ms with a check and 512 configurations.
 
     Args:
-        seed: Of everything random.
+        seed: Seed of everything random.
         seconds: Time by the clock after which it ends without a decision.
         others: Other threads that run on the same core.
     """
@@ -466,17 +466,27 @@ def run_example(seed: int, seconds: float, others: float) -> ExampleEnded:
         while not decided and time.perf_counter() - began < seconds:
             for _ in range(50):
                 tuned()
-            decided = [str(one.decision) for one in probe.outcomes if one.decision and one.decision != "failed"]
+            decided = [
+                str(outcome.decision) for outcome in probe.outcomes if outcome.decision not in ("", Decision.FAILED)
+            ]
         budget = probe.recorder.budget
         passed = time.perf_counter() - began
-        kept = factor({name: getattr(space, name) for name in axes})
+        over_best = factor({name: getattr(space, name) for name in axes})
         print(f"seed {seed}: {probe.outcomes[0].reason}")
-        cost = budget.lost_ns / 1e9 / passed
-        return ExampleEnded((decided or ["open"])[-1], passed, _used() - began_used, cost, kept)
+        cost_ratio = budget.lost_ns / 1e9 / passed
+        return ExampleRun((decided or ["open"])[-1], passed, _used() - began_used, cost_ratio, over_best)
     finally:
         probe.abandon()
         _searched[0] = 0.0
         _core.share(0.0, seed, 0.0)
+
+
+def print_examples(seeds: range, others: float) -> None:
+    """Run the example once for each seed, beside other threads on its core, and print a table."""
+    print(f"{'seed':>5}{'decision':>14}{'seconds':>9}{'used':>7}{'cost':>8}{'kept/best':>11}")
+    for seed in seeds:
+        decision, seconds, used, cost, over_best = run_example(seed, 7200.0, others)
+        print(f"{seed:>5}{decision:>14}{seconds:>9.0f}{used:>7.0f}{cost:>8.4f}{over_best:>11.3f}", flush=True)
 
 
 def main() -> int:
@@ -492,13 +502,7 @@ def main() -> int:
     parser.add_argument("--others", type=float, default=0.0, help="threads that share the example's core; default: 0")
     chosen = parser.parse_args()
     if chosen.example:
-        print(f"{'seed':>5}{'decision':>14}{'seconds':>9}{'used':>7}{'cost':>8}{'kept/best':>11}")
-        for seed in range(chosen.seed, chosen.seed + chosen.trials):
-            one = run_example(seed, 7200.0, chosen.others)
-            print(
-                f"{seed:>5}{one.decision:>14}{one.seconds:>9.0f}{one.used:>7.0f}{one.cost:>8.4f}{one.kept:>11.3f}",
-                flush=True,
-            )
+        print_examples(range(chosen.seed, chosen.seed + chosen.trials), chosen.others)
         return 0
     run = run_direct if chosen.direct else partial(run_program, share=chosen.share)
     print(
@@ -510,7 +514,7 @@ def main() -> int:
         ended = [
             run(cell.make, cell.change, chosen.seed * 1_000_000 + trial, chosen.steps) for trial in range(chosen.trials)
         ]
-        count = Counter(one.decision for one in ended)
+        count = Counter(trial.decision for trial in ended)
         kept, back, undecided = count["kept"], count["rolled_back"], count["open"]
         other = len(ended) - kept - back - undecided
         low, high = binomtest(kept, len(ended)).proportion_ci(method="exact")
@@ -518,9 +522,9 @@ def main() -> int:
         shares = f"{kept / len(ended):>7.3f}{interval:>17}" + "".join(
             f"{number / len(ended):>7.3f}" for number in (back, other, undecided)
         )
-        in_force = sum(one.in_force for one in ended) / len(ended)
-        steps = median(one.steps for one in ended)
-        mean = fmean(one.mean for one in ended)
+        in_force = sum(trial.in_force for trial in ended) / len(ended)
+        steps = median(trial.steps for trial in ended)
+        mean = fmean(trial.mean for trial in ended)
         print(f"{name:16}{cell.change:>+8.3f}{shares}{steps:>8.0f}{mean:>8.3f}{in_force:>10.3f}", flush=True)
     return 0
 

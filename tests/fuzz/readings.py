@@ -149,7 +149,7 @@ def _milliseconds(word: str) -> int:
 def prometheus(message: bytes) -> list[Point] | None:
     """A page of text 0.0.4 without metadata."""
     try:
-        text = message.decode()
+        text = message.decode("utf-8-sig")
         lines = [line.lstrip(" \t") for line in text.split("\n") if line.strip()]
         return [prometheus_line(line) for line in lines if line[0] != "#"]
     except (RefusedError, UnicodeDecodeError):
@@ -159,8 +159,8 @@ def prometheus(message: bytes) -> list[Point] | None:
 def influx(message: bytes) -> list[Point] | None:
     """Influx lines, with nanoseconds."""
     try:
-        lines = [line for line in _influx_lines(message.decode()) if line.strip() and line[0] != "#"]
-        return [found for line in lines for found in _influx_line(line.strip())]
+        lines = [line.strip() for line in _influx_lines(message.decode("utf-8-sig"))]
+        return [found for line in lines if line and line[0] != "#" for found in _influx_line(line)]
     except (RefusedError, UnicodeDecodeError):
         return None
 
@@ -169,12 +169,11 @@ def _influx_lines(text: str) -> Iterator[str]:
     """Lines, whose fields may have strings with line feeds."""
     at = 0
     while at < len(text):
-        start, quoted = at, False
-        part = "comment" if text[at] == "#" else "blank"
+        start, quoted, part = at, False, "blank"
         while at < len(text) and (quoted or text[at] != "\n"):
             character = text[at]
             if part == "blank" and character not in " \t\r":
-                part = "head"
+                part = "comment" if character == "#" else "head"
             if character == '"' and part == "fields":
                 quoted = not quoted
             if character == " " and not quoted:

@@ -242,8 +242,8 @@ _SHARED: Final = {"receiver": "receiver", "group_key": "groupKey", "external_url
 def _alert(payload: dict[str, Any], item: Any, index: int) -> Alert:
     if not isinstance(item, dict):
         raise RejectedNotification(400, f"alerts[{index}] is a JSON {type(item).__name__}, not an object")
-    values = {name: item[wire] for name, wire in _FIELDS.items() if wire in item}
-    values |= {name: payload[wire] for name, wire in _SHARED.items() if wire in payload}
+    values = {name: item[wire] for name, wire in _FIELDS.items() if item.get(wire) is not None}
+    values |= {name: payload[wire] for name, wire in _SHARED.items() if payload.get(wire) is not None}
     for name in ("fingerprint", "starts_at"):
         if not isinstance(values.get(name), str) or not values[name]:
             raise RejectedNotification(

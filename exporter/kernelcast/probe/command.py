@@ -153,24 +153,20 @@ def _plain(arguments: Sequence[str]) -> tuple[Options, list[str]] | None:
 def _parsed(arguments: Sequence[str]) -> tuple[Options, list[str]]:
     """The same by `argparse`, which exits where it shows help or finds a mistake."""
     parser = _parser()
-    given, unknown = parser.parse_known_args(arguments)
-    if unknown and given.command and arguments.index(given.command[0]) < arguments.index(unknown[0]):
-        import shlex  # noqa: PLC0415  for a mistake only
-
-        line = shlex.join([*given.command, *unknown])
-        parser.error(f"write -- before the program, whose options are its own: kernelcast probe -- {line}")
-    if unknown:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    if not given.command:
+    parsed = parser.parse_args(arguments)
+    program = parsed.program_line
+    if program[:1] == ["--"]:
+        del program[0]
+    if not program:
         parser.error("no program was given; write it behind --, as in: kernelcast probe -- python train.py")
     chosen: Options = {}
     for name in VARIABLES:
-        value = getattr(given, name[2:])
+        value = getattr(parsed, name[2:])
         if name in SWITCHES:
             chosen |= {name: "1"} if value else {}
         elif value is not None:
             chosen[name] = str(value)
-    return chosen, given.command
+    return chosen, program
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -205,5 +201,5 @@ def _parser() -> argparse.ArgumentParser:
         help="whether tuning hints may act on the program's tunables; default: on",
     )
     add("--nvtx", action="store_true", help="NVTX ranges of CuPy and PyTorch become regions")
-    add("command", nargs="*", metavar="PROGRAM", help="the program and its arguments, behind --")
+    add("program_line", nargs=argparse.REMAINDER, metavar="PROGRAM", help="the program and its arguments, behind --")
     return parser

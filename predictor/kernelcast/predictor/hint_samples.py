@@ -1,4 +1,4 @@
-"""Converts hints and diagnoses to samples of the catalogue's metrics, by program.
+"""Converts hints and diagnoses to samples of the catalogue's metrics, by record key: the name of the program.
 
 Pure functions for `ForecastPublisher`, which writes the samples to `kernelcast.forecasts`.
 """
@@ -23,25 +23,27 @@ from kernelcast.wire.catalogue.forecast import (
 from kernelcast.wire.identity import labels
 
 
-def hints_issued(counts: Mapping[tuple[str, str, str], int], *, time_ns: int, start_ns: int) -> dict[str, list[Sample]]:
-    """Hints so far, by program; counted since this process began."""
-    samples: defaultdict[str, list[Sample]] = defaultdict(list)
+def hints_issued(
+    counts: Mapping[tuple[str, str, str], int], *, time_ns: int, start_ns: int
+) -> dict[bytes, list[Sample]]:
+    """Hints so far; counted since this process began."""
+    samples: defaultdict[bytes, list[Sample]] = defaultdict(list)
     for (program, tunable, rule), count in sorted(counts.items()):
         attributes = labels(program=program, tunable=tunable, rule=rule)
-        samples[program].append(Sample(HINTS_ISSUED, attributes, time_ns, count, start_ns))
+        samples[program.encode()].append(Sample(HINTS_ISSUED, attributes, time_ns, count, start_ns))
     return dict(samples)
 
 
-def open_hints(hints: Iterable[OpenHint], *, time_ns: int) -> dict[str, list[Sample]]:
-    """Open hints with the ratios that they promise, by program; those that wait for a person have a row more."""
-    samples: defaultdict[str, list[Sample]] = defaultdict(list)
+def open_hints(hints: Iterable[OpenHint], *, time_ns: int) -> dict[bytes, list[Sample]]:
+    """Open hints with the ratios that they promise; those that wait for a person have a row more."""
+    samples: defaultdict[bytes, list[Sample]] = defaultdict(list)
     for open_hint in hints:
         hint = open_hint.hint
         rule = hint.evidence[0].rule if hint.evidence else ""
         subject = {"program": hint.program, "tunable": hint.tunable, "hint_id": hint.hint_id}
         trial = {**subject, "device_model": hint.device_model, "value": hint.value, "rule": rule}
         issued = open_hint.issued_ns / NANOSECONDS_PER_SECOND
-        mine = samples[hint.program]
+        mine = samples[hint.program.encode()]
         attributes = labels(**trial, previous=hint.requires, state=open_hint.state)
         mine.append(Sample(HINT_OPEN, attributes, time_ns, issued))
         if open_hint.state is HintState.APPROVAL:
@@ -54,17 +56,20 @@ def open_hints(hints: Iterable[OpenHint], *, time_ns: int) -> dict[str, list[Sam
     return dict(samples)
 
 
-def diagnoses(signals_of: Mapping[ProgramOnDevice, Mapping[Signal, float]], *, time_ns: int) -> dict[str, list[Sample]]:
-    """Rules that hold and signals that are missing, by program."""
-    samples: defaultdict[str, list[Sample]] = defaultdict(list)
+def diagnoses(
+    signals_of: Mapping[ProgramOnDevice, Mapping[Signal, float]], *, time_ns: int
+) -> dict[bytes, list[Sample]]:
+    """Rules that hold and signals that are missing."""
+    samples: defaultdict[bytes, list[Sample]] = defaultdict(list)
     for where, signals in signals_of.items():
+        key = where.program.encode()
         hostname, uuid, instance = where.device
         base = {"Hostname": hostname, "UUID": uuid, "program": where.program}
         if instance:
             base["GPU_I_ID"] = instance
         for rule in holding(signals):
             attributes = labels(**base, rule=rule.name, signal=rule.evidence)
-            samples[where.program].append(Sample(DIAGNOSIS, attributes, time_ns, signals[rule.evidence]))
+            samples[key].append(Sample(DIAGNOSIS, attributes, time_ns, signals[rule.evidence]))
         for signal in missing(signals):
-            samples[where.program].append(Sample(DIAGNOSIS_MISSING, labels(**base, signal=signal), time_ns, 1))
+            samples[key].append(Sample(DIAGNOSIS_MISSING, labels(**base, signal=signal), time_ns, 1))
     return dict(samples)

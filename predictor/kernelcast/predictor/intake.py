@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.columnar import NO_RECORDED_VALUE, Attributes, Decoded, SeriesIdentity, Temporality
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Floats, Ints, extended
 from kernelcast.predictor.series.measured import TIMES, MeasuredShares
 from kernelcast.predictor.series.pairs import Pairs
 from kernelcast.predictor.series.points import Points
@@ -245,11 +245,9 @@ class WindowFeed:
             )
 
     def _grow(self, size: int) -> None:
-        more = max(size, 2 * len(self._role)) - len(self._role) if size > len(self._role) else 0
-        if more:
-            self._role = np.concatenate([self._role, np.full(more, PointRole.UNKNOWN, np.int64)])
-            self._row = np.concatenate([self._row, np.full(more, NOT_ADMITTED, np.int64)])
-            self._last_seen_seconds = np.concatenate([self._last_seen_seconds, np.full(more, np.inf)])
+        self._role = extended(self._role, size, PointRole.UNKNOWN)
+        self._row = extended(self._row, size, NOT_ADMITTED)
+        self._last_seen_seconds = extended(self._last_seen_seconds, size, np.inf)
 
 
 Columns = tuple[

@@ -54,12 +54,15 @@ class PredictionSamples:
     def forecasts(self, report: CycleReport, coverage: dict[str, float], scores: Iterable[Score] = ()) -> None:
         """Send a cycle's predictions, the number of series judged, the coverage of past ones by metric, and scores."""
         time_ns = self._clock_ns()
-        keyed = by_key(report.predictions, time_ns=time_ns)
-        for key in {*keyed, *self._ended.groups}:
-            self._deliver(key, self._ended.complete(key, keyed.get(key, ()), time_ns))
+        self._deliver_states(by_key(report.predictions, time_ns=time_ns), self._ended, time_ns)
         own = [Sample(score.metric, score.labels, time_ns, score.value) for score in scores]
         own.append(Sample(JUDGED_SERIES, (), time_ns, report.judged))
         self._deliver(self._client_id.encode(), [*coverage_samples(coverage, time_ns=time_ns), *own])
+
+    def _deliver_states(self, samples: Mapping[bytes, list[Sample]], ended: EndedSeries[bytes], time_ns: int) -> None:
+        """Send all present samples of one kind by record key, and withdraw those that have ended."""
+        for key in {*samples, *ended.groups}:
+            self._deliver(key, ended.complete(key, samples.get(key, ()), time_ns))
 
 
 def by_key(predictions: Iterable[Prediction], *, time_ns: int) -> dict[bytes, list[Sample]]:

@@ -63,8 +63,8 @@ class ForecastPublisher(PredictionSamples):
                 book.issued[issued_hint.hint.program, issued_hint.hint.tunable, issued_hint.rule] += 1
                 written.append(issued_hint)
         counts = hint_samples.hints_issued(book.issued, time_ns=time_ns, start_ns=self._start_ns)
-        for program, samples in counts.items():
-            self._send(program.encode(), samples)
+        for key, samples in counts.items():
+            self._send(key, samples)
         return written
 
     def policy(self, policy: Policy) -> None:
@@ -86,21 +86,12 @@ class ForecastPublisher(PredictionSamples):
     def open_hints(self, hints: Iterable[OpenHint]) -> None:
         """Write which hints are open, and which of them wait for a person."""
         time_ns = self._clock_ns()
-        keyed = {
-            program.encode(): samples for program, samples in hint_samples.open_hints(hints, time_ns=time_ns).items()
-        }
-        for key in {*keyed, *self._ended_hints.groups}:
-            self._send(key, self._ended_hints.complete(key, keyed.get(key, ()), time_ns))
+        self._deliver_states(hint_samples.open_hints(hints, time_ns=time_ns), self._ended_hints, time_ns)
 
     def diagnoses(self, signals_of: Mapping[ProgramOnDevice, Mapping[Signal, float]]) -> None:
         """Write which rules hold for programs, and which signals are missing."""
         time_ns = self._clock_ns()
-        keyed = {
-            program.encode(): samples
-            for program, samples in hint_samples.diagnoses(signals_of, time_ns=time_ns).items()
-        }
-        for key in {*keyed, *self._ended_diagnoses.groups}:
-            self._send(key, self._ended_diagnoses.complete(key, keyed.get(key, ()), time_ns))
+        self._deliver_states(hint_samples.diagnoses(signals_of, time_ns=time_ns), self._ended_diagnoses, time_ns)
 
     def _policy_delivered(self, reason: Undelivered | None) -> None:
         if reason is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.service.probe_node import Node
-from tests.support.waiting import LONGEST_SECONDS, Stopwatch, eventually
+from tests.support.waiting import LONGEST_SECONDS, Stopwatch, eventually, wait_for
 
 from kernelcast.exporter.assembly import assembled
 from kernelcast.exporter.programs.limits import ProbeLimits
@@ -115,8 +115,8 @@ def test_a_program_that_ends_while_it_waits_to_reconnect_still_sends_everything(
     time.sleep(1.0)  # by now it pauses between its attempts for longer than the daemon needs to come back
     node.begin()
     probe.stop()
-    eventually(lambda: node.launches() == 2)
     eventually(lambda: node.ended() == 1)
+    assert node.launches() == 2
 
 
 def test_a_hint_changes_the_value_at_a_step_boundary_and_its_outcome_comes_back(node: Node) -> None:
@@ -424,7 +424,7 @@ def test_what_a_program_sent_counts_although_it_was_killed_with_the_answer_unrea
                 for packet in encode(frame):
                     client.send(packet)
             client.close()
-    eventually(lambda: node.launches() == 7)
+    assert wait_for(lambda: node.launches() == 7)
 
 
 def test_a_program_learns_the_address_of_the_page(node: Node) -> None:
@@ -448,6 +448,7 @@ def test_a_user_who_may_not_report_is_told_before_any_frame(tmp_path: Path) -> N
     node = Node(tmp_path / "others.sock", uids=(os.getuid() + 1,))
     probe = start(node)
     probe.observe("conv", 5)
-    eventually(lambda: probe._sender.reception.refusal == f"user {os.getuid()} may not report here")
+    eventually(lambda: bool(probe._sender.reception.refusal))
+    assert probe._sender.reception.refusal == f"user {os.getuid()} may not report here"
     probe.stop()
     node.server.close()

@@ -121,6 +121,13 @@ def test_a_notification_of_grafana_is_taken_as_alertmanager_s() -> None:
     ) == webhook_module.parse(json.dumps({**PAYLOAD, "alerts": [alert]}).encode())
 
 
+def test_a_null_is_a_field_that_is_absent() -> None:
+    """Go writes an empty map that was never made as null."""
+    body = {**PAYLOAD, "alerts": [{**ALERT, "annotations": None, "endsAt": None, "generatorURL": None}]}
+    (alert,) = webhook_module.parse(json.dumps({**body, "externalURL": None}).encode())
+    assert (alert.annotations, alert.ends_at, alert.generator_url, alert.external_url) == ({}, "", "", "")
+
+
 def test_the_same_notification_again_gives_the_same_event_id_and_a_resolution_another() -> None:
     ids = []
     for status in ("firing", "firing", "resolved"):

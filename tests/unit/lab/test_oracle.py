@@ -233,6 +233,15 @@ def test_a_failed_entry_with_times_counts_as_failed(tmp_path: Path) -> None:
     assert (entries[2, "a"].failed, entries[3, "a"].failed) == ("runtime", "compile")
 
 
+def test_an_entry_without_a_time_is_left_out(tmp_path: Path) -> None:
+    """KernelTuner/kernel_tuner issue 194: entries of older versions, and of other objectives, lack fields."""
+    document = kernel_tuner.document(recording())
+    document["cache"]["2,a"] = {"p": 2, "q": "a", "GFLOP/s": 7}
+    path = tmp_path / "cache.json"
+    path.write_text(json.dumps(document))
+    assert recording().entries.keys() - kernel_tuner.read(path).entries.keys() == {(2, "a")}
+
+
 def test_a_cache_file_that_is_still_open_is_read(tmp_path: Path) -> None:
     path = tmp_path / "cache.json"
     path.write_text(json.dumps(kernel_tuner.document(recording())).removesuffix("}}") + ",\n")
@@ -355,6 +364,8 @@ def test_t4_results_are_read_as_a_recording(tmp_path: Path) -> None:
         (5,): Recorded(failed="runtime"),
     }
     assert measurements.read(path).times == {(1,): 1.1, (2,): 1.5, (3,): None, (4,): None, (5,): None}
+    path.write_text(json.dumps(t4({"configuration": {"b": 1}, "invalidity": "correct"} | measured)))
+    assert kernel_tuner.read(path).entries == {(1,): Recorded(times=(1.5,))}
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_an_open_hint_is_published_with_its_value_its_promise_and_its_state_unti
     hints, later_ns = book(), NOW_NS + 30 * SECOND_NS
     hint = hints.propose([tunable("33")], BUSY, now_ns=NOW_NS)[0].hint
     (shown,) = hints.open_hints([tunable("33"), tunable("33")], now_ns=later_ns)
-    first, *promised = open_hints([shown], time_ns=later_ns)["train"]
+    first, *promised = open_hints([shown], time_ns=later_ns)[b"train"]
     assert (first.metric, first.value) == (HINT_OPEN, NOW_NS / SECOND_NS)
     labels = dict(first.attributes)
     assert (labels["value"], labels["previous"], labels["state"]) == ("128", "33", "issued")
@@ -97,7 +97,7 @@ def test_an_open_hint_is_published_with_its_value_its_promise_and_its_state_unti
 def test_a_hint_without_a_promise_has_no_expected_ratio() -> None:
     hints = book()
     hints.propose([tunable("32")], BUSY, now_ns=NOW_NS)
-    found = open_hints(hints.open_hints([tunable("32")], now_ns=NOW_NS), time_ns=NOW_NS)["train"]
+    found = open_hints(hints.open_hints([tunable("32")], now_ns=NOW_NS), time_ns=NOW_NS)[b"train"]
     assert [one.metric for one in found] == [HINT_OPEN]
 
 

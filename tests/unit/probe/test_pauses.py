@@ -61,7 +61,7 @@ def test_an_open_trial_waits_with_the_kept_value_and_reaches_the_same_verdict(tm
     (kept,) = program.said()
     assert (kept.state, kept.decision) == (OutcomeState.KEPT, "kept")
     assert kept.measured_ratio == pytest.approx(0.7)
-    assert kept.candidate_steps <= 190
+    assert kept.candidate_steps <= 181
 
 
 def test_a_pause_of_another_program_changes_nothing(tmp_path: Path) -> None:

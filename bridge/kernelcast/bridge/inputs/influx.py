@@ -33,11 +33,11 @@ _HEAD: Final = re.compile(r"(?:[^\\ ]++|\\.?)++")
 _FIELDS: Final = re.compile(r'(?:[^\\" ]++|\\.?|"(?:[^"\\]++|\\.)*+")++', re.DOTALL)
 _FIELD: Final = re.compile(r'((?:[^\\,="]++|\\.?)++)=("(?:[^"\\]++|\\.)*+"|(?:[^\\",]++|\\.?)++)(?:,|$)', re.DOTALL)
 _LINE: Final = re.compile(
-    r"[ \t\r]*+(?:[^\\ \n]++|\\[^\n]?)++ "
+    r"[ \t\r]*+(?!#)(?:[^\\ \n]++|\\[^\n]?)++ "
     r'(?:[^\\" \n]++|\\[^\n]?|"(?:[^"\\]++|\\.)*+")++[^\n]*+',
     re.DOTALL,
 )
-"""A line whose strings may have line feeds. Only in the fields is a quote a delimiter, so it is read from the left."""
+"""A line, but no comment, whose strings may have line feeds. Only in the fields is a quote a delimiter, so it is read from the left."""
 _PIECE: Final = re.compile(r"(?:[^\\,]++|\\.?)++")
 _PAIR: Final = re.compile(r"((?:[^\\=]++|\\.?)++)=((?:[^\\=]++|\\.?)++)")
 _ESCAPE: Final = re.compile(r"\\([,= ])")
@@ -71,7 +71,7 @@ class InfluxLines(Parsing):
         """
         for untrimmed in _lines(text_of(message, FORMAT_TITLE)):
             line = untrimmed.strip()
-            if not line or untrimmed[0] == "#":
+            if not line or line[0] == "#":
                 continue
             words = line.split(" ") if "\\" not in line and '"' not in line else _words(line)
             if not 2 <= len(words) <= 3 or not all(words):
@@ -133,7 +133,7 @@ def _lines(text: str) -> Iterable[str]:
 def _lines_with_strings(text: str) -> Iterator[str]:
     at = 0
     while at < len(text):
-        found = _LINE.match(text, at) if text[at] != "#" else None
+        found = _LINE.match(text, at)
         end = found.end() if found is not None else text.find("\n", at)
         end = len(text) if end < 0 else end
         yield text[at:end]

@@ -215,13 +215,13 @@ def too_long(length: int, limits: DecoderLimits) -> DecodeError:
 
 
 def text_of(message: bytes, what: str) -> str:
-    """A message as text.
+    """A message as text, without a byte order mark.
 
     Raises:
         DecodeError: It is not UTF-8.
     """
     try:
-        return message.decode()
+        return message.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DecodeError(
             f"message of {len(message)} bytes is no {what}: byte {error.start} is not UTF-8; look at the producer, or "

@@ -97,7 +97,7 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
     excess: dict[Arm, list[float]] = {Arm.KEPT: [], Arm.CANDIDATE: []}
     kept: list[float] = []
     for block in blocks:
-        halves: list[tuple[float, ...]] = []
+        halves: list[list[float]] = []
         launches = 0
         for half in (_by_arm(records, slope, settle) for records in block.halves):
             own = half[Arm.KEPT]
@@ -106,19 +106,18 @@ def evidence(blocks: Sequence[OpenBlock], slope: float, settle: int, rules: Rule
                 continue
             level = median(kept)
             times = {arm: [exp(min(time - level, 300.0)) for time in half[arm]] for arm in Arm}
+            bodies = {arm: [min(time, limit) for time in times[arm]] for arm in Arm}
             above = {arm: [max(0.0, time - limit) for time in times[arm]] for arm in Arm}
             for arm in Arm:
                 excess[arm].extend(above[arm])
             if all(times.values()):
-                bodies_of_half = (_body(times[arm], limit) for arm in (Arm.CANDIDATE, Arm.KEPT))
-                halves.append((*bodies_of_half, *(fmean(above[arm]) for arm in (Arm.CANDIDATE, Arm.KEPT))))
+                halves.append([fmean(part[arm]) for part in (bodies, above) for arm in (Arm.CANDIDATE, Arm.KEPT)])
                 launches += len(times[Arm.CANDIDATE])
         is_compared = block.kind is BlockKind.COUNTERBALANCED or (
             block.kind is BlockKind.LOOK and settle > LONG_SETTLING
         )
         if halves and is_compared:
-            new, old, new_above, old_above = (fmean(means) for means in zip(*halves, strict=True))
-            compared.append(Block(new, old, new_above, old_above, launches))
+            compared.append(Block(*map(fmean, zip(*halves, strict=True)), launches))
     if not compared:
         return None
     new_tail, old_tail = (Tail(excess[arm], rules.worst) for arm in (Arm.CANDIDATE, Arm.KEPT))
@@ -192,10 +191,6 @@ def _by_arm(half: Sequence[LaunchRecord], slope: float, settle: int) -> dict[Arm
         if record.position >= settle:
             times[record.arm].append(record.time - slope * record.items)
     return times
-
-
-def _body(times: Sequence[float], limit: float) -> float:
-    return fmean([min(time, limit) for time in times])
 
 
 def _items_differ(blocks: Sequence[OpenBlock], settle: int) -> bool:

@@ -38,7 +38,7 @@ MOST_PAIRS: Final = 24
 ANALYSE_EVERY: Final = 1.2
 """Growth of the compared launches between two interim analyses, which take processor time in the program."""
 FEW_BLOCKS: Final = 18
-"""Blocks up to which there is one after each: it is quick, and a large gain needs no more."""
+"""Blocks up to which each is analysed: that is quick, and a large gain needs no more."""
 
 
 class ComparisonDecision(NamedTuple):

@@ -29,6 +29,7 @@ Garwood, Fiducial Limits for the Poisson Distribution, Biometrika 28 (1936).
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import erfc, exp, inf, log, pi, sqrt
+from operator import mul
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
@@ -170,7 +171,8 @@ class Evidence:
         self._log_limit = log(4 / (1 - level))
         self._last_limit = NormalDist().inv_cdf(1 - (1 - level) / 4)
         self.blocks = len(blocks)
-        self.launches = launches = sum(block.launches for block in blocks)
+        self._block_launches = [block.launches for block in blocks]
+        self.launches = launches = sum(self._block_launches)
 
         def mean(of: Callable[[Block], float]) -> float:
             return sum(of(block) * block.launches for block in blocks) / launches
@@ -191,17 +193,17 @@ class Evidence:
 
     def is_below(self, ratio: float, *, last: bool) -> bool:
         """Whether the data prove that the true ratio is lower; `last`: this is the last analysis."""
-        return self._excludes(ratio, log_e_value) or (last and self._excludes(ratio, log_normal))
+        return self._excludes(ratio, last=False) or (last and self._excludes(ratio, last=True))
 
     @property
     def is_body_below(self) -> bool:
         """Whether the bodies alone prove that the candidate is faster."""
-        return log_e_value(*self._score(1.0, 0.0)) >= LOG_ERROR
+        return log_e_value(*self._score(self._differences(1.0))) >= LOG_ERROR
 
     @property
     def needs_stays(self) -> bool:
         """Whether long launches that were not seen are what is missing most to prove that the candidate is faster."""
-        _, squares = self._score(1.0, 0.0)
+        _, squares = self._score(self._differences(1.0))
         # What each further launch would take from a bound: that of the tails falls with 1 / n, that of the body with
         # its root.
         body = least_total(squares, LOG_ERROR) * self._scale / self.launches
@@ -209,7 +211,8 @@ class Evidence:
 
     def is_above(self, ratio: float, *, last: bool) -> bool:
         """Whether the data prove that the true ratio is higher, launches that were not seen left out."""
-        total, squares = self._score(ratio, self._new.least() - ratio * (self._old.mean + self._old.error))
+        tails = self._new.least() - ratio * (self._old.mean + self._old.error)
+        total, squares = self._score(self._differences(ratio), tails)
         if last and squares > 0 and total / sqrt(squares) >= self._last_limit:
             return True
         return log_e_value(-total, squares) >= self._log_limit
@@ -226,37 +229,46 @@ class Evidence:
         if self.estimate >= 1:
             return inf
         low, high = 1.0, 2.0
-        while not self._excludes(1.0, log_normal, more=high) and high < MOST_LAUNCHES / self.launches:
+        while not self._excludes(1.0, last=True, more=high) and high < MOST_LAUNCHES / self.launches:
             low, high = high, 2 * high
         while high - low > 0.01 * high:
             middle = (low + high) / 2
-            low, high = (low, middle) if self._excludes(1.0, log_normal, more=middle) else (middle, high)
+            low, high = (low, middle) if self._excludes(1.0, last=True, more=middle) else (middle, high)
         return high
 
-    # At each part of the error, the body must exclude the ratio with what the chance of unseen long launches leaves.
-    # The normal test is one of a single analysis: there, only that *no* long launch was seen can share its error.
-    def _excludes(self, ratio: float, evidence: Callable[[float, float], float], more: float = 1.0) -> bool:
-        """Whether the data exclude a ratio and all above; `more`: as if there were so many times as many launches."""
-        is_shared = evidence is log_e_value or self._new.has_many or not self._new.events
-        for part in range(ERROR_PARTS) if is_shared else (ERROR_PARTS - 1,):
+    def _excludes(self, ratio: float, *, last: bool, more: float = 1.0) -> bool:
+        """Whether a test excludes a ratio and all above: the e-value, or the normal test of the last analysis.
+
+        Args:
+            ratio: The ratio.
+            last: Use the normal test.
+            more: Factor on the number of launches, with the same times.
+        """
+        # At each part of the error, the body must exclude the ratio with what the chance of unseen long launches leaves.
+        # The normal test is one of a single analysis: there, only that *no* long launch was seen can share its error.
+        is_shared = not last or self._new.has_many or not self._new.events
+        evidence = log_normal if last else log_e_value
+        differences = self._differences(ratio, with_tails=self._new.has_many)
+        for part in range(0 if is_shared else ERROR_PARTS - 1, ERROR_PARTS):
             unseen = (part + 1) / ERROR_PARTS * LOG_ERROR
-            total, squares = self._score_with_tails(ratio, unseen, more)
+            total, squares = self._score_with_tails(differences, ratio, unseen, more)
             if evidence(total, squares) < LOG_ERROR - (part / ERROR_PARTS * LOG_ERROR if is_shared else 0.0):
                 return False
         return True
 
-    def _score_with_tails(self, ratio: float, unseen: float, more: float) -> tuple[float, float]:
+    def _score_with_tails(
+        self, differences: Sequence[float], ratio: float, unseen: float, more: float
+    ) -> tuple[float, float]:
         """Return `_score` with long launches that were seen, and those that were not with a probability."""
         new, old = self._new, self._old
         bound = new.most(unseen) - ratio * (old.mean if new.has_many else old.least())
         measured = new.mean - ratio * old.mean
         tails = measured + (bound - measured) / more
         if not new.has_many:
-            total, squares = self._score(ratio, tails)
+            total, squares = self._score(differences, tails)
             return more * total, more * squares
         # Those of looks and stays are not in the blocks.
-        tails -= self._new_tail - ratio * self._old_tail
-        total, squares = self._score(ratio, tails, with_tails=1.0)
+        total, squares = self._score(differences, tails - self._new_tail + ratio * self._old_tail)
         # The candidate's events alone have a skewed distribution, whose bound is exact; equal ones of both cancel.
         variance = new.variance + ratio * ratio * old.variance
         skewed = max(0.0, new.variance - ratio * ratio * old.variance) / variance
@@ -265,22 +277,29 @@ class Evidence:
         squares += (factor * factor - 1) * variance * (self.launches / self._scale) ** 2
         return more * total, more * squares
 
-    def _score(self, ratio: float, tails: float, with_tails: float = 0.0) -> tuple[float, float]:
+    def _differences(self, ratio: float, *, with_tails: bool = False) -> list[float]:
+        """Return each block's difference of the arms, times its launches: of whole times, or of the bodies alone."""
+        if with_tails:
+            return [
+                launches * (new + new_tail - ratio * (old + old_tail))
+                for new, old, new_tail, old_tail, launches in self._blocks
+            ]
+        return [block.launches * (block.new - ratio * block.old) for block in self._blocks]
+
+    def _score(self, differences: Sequence[float], tails: float = 0.0) -> tuple[float, float]:
         """Return the sum of the blocks' scores and of their squares, in units of their typical magnitude.
 
         Args:
-            ratio: The ratio to exclude.
+            differences: Those of the blocks at the ratio to exclude.
             tails: What is added to the candidate's mean.
-            with_tails: 1 to add the tails of each block, 0 for the bodies alone.
         """
         scores = [
-            launches * (new - ratio * old + with_tails * (new_tail - ratio * old_tail) + tails)
-            for new, old, new_tail, old_tail, launches in self._blocks
+            difference + tails * launches
+            for difference, launches in zip(differences, self._block_launches, strict=True)
         ]
         magnitudes = sorted(map(abs, scores))
-        self._scale = SCALE_OF_MEDIAN * magnitudes[len(magnitudes) // 2] or magnitudes[-1] or 1.0
-        scores = [score / self._scale for score in scores]
-        return sum(scores), sum(score * score for score in scores)
+        self._scale = scale = SCALE_OF_MEDIAN * magnitudes[len(magnitudes) // 2] or magnitudes[-1] or 1.0
+        return sum(scores) / scale, sum(map(mul, scores, scores)) / (scale * scale)
 
 
 def log_normal(total: float, squares: float) -> float:

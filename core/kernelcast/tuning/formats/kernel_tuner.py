@@ -124,7 +124,8 @@ def _parsed(text: str) -> Any:
 def parse(path: Path, document: Any) -> KernelTunerRecording:
     """Make a recording from the content of a cache file or of T4 results.
 
-    A configuration whose `time` is a string or `FAILED_TIME` failed, whatever its other fields hold.
+    A configuration whose `time` is a string or `FAILED_TIME` failed, whatever its other fields hold; one without a
+    `time`, which was tuned for another quantity, is left out.
 
     Raises:
         ConfigurationError: It is neither.
@@ -137,7 +138,8 @@ def parse(path: Path, document: Any) -> KernelTunerRecording:
             return _complete(path, _of_results(document["results"]))
         keys = [str(key) for key in document["tune_params_keys"]]
         parameters = {key: tuple(document["tune_params"][key]) for key in keys}
-        entries = {tuple(entry[key] for key in keys): _recorded(entry) for entry in document["cache"].values()}
+        measured = [entry for entry in document["cache"].values() if _TIME in entry]
+        entries = {tuple(entry[key] for key in keys): _recorded(entry) for entry in measured}
         kernel, device = str(document.get("kernel_name", "")), str(document.get("device_name", ""))
         unit = str(document.get("time_unit", "ms"))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -167,10 +169,10 @@ def _of_results(results: Sequence[Mapping[str, Any]]) -> KernelTunerRecording:
 def _unit(results: Sequence[Mapping[str, Any]]) -> str:
     """The unit of the objective: of T4 results milliseconds, unless the measurements have another one."""
     units = {
-        str(one.get("unit"))
+        str(measurement["unit"])
         for result in results
-        for one in result.get("measurements", ())
-        if one.get("name") in (_TIME, *result.get("objectives", ())) and one.get("unit")
+        for measurement in result.get("measurements", ())
+        if measurement.get("name") in (_TIME, *result.get("objectives", ())) and measurement.get("unit")
     }
     unit = units.pop() if len(units) == 1 else "ms"
     return _UNITS.get(unit.lower(), unit)
@@ -181,12 +183,12 @@ def _result(result: Mapping[str, Any]) -> Recorded:
     if invalidity != _CORRECT:
         return Recorded(failed=COMPILE if invalidity == "compile" else RUNTIME)
     measured = [one.get("value") for one in result.get("measurements", ()) if one.get("name") == _TIME]
-    times = tuple(float(one) for one in result["times"].get("runtimes") or measured if is_time(one))
+    times = tuple(float(one) for one in result.get("times", {}).get("runtimes") or measured if is_time(one))
     return Recorded(times=times) if times else Recorded(failed=RUNTIME)
 
 
 def _recorded(entry: Mapping[str, Any]) -> Recorded:
-    time = entry["time"]
+    time = entry[_TIME]
     if isinstance(time, int | float) and time >= FAILED_TIME:
         return Recorded(failed=RUNTIME)
     if isinstance(time, str):

@@ -337,9 +337,10 @@ class ProbeServer:
             return False
         try:
             packet = connection.socket.recv(MAX_FRAME_BYTES + 1)
-        except (BlockingIOError, ConnectionResetError) as error:
-            # A program that left packets unread: the kernel says so once, before it gives what the program has sent.
-            return isinstance(error, ConnectionResetError)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True  # the program left packets unread: the kernel says so once, before what the program has sent
         except OSError:
             packet = b""
         if not packet:

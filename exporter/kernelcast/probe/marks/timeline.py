@@ -103,7 +103,7 @@ class Timeline:
             shown = EVALUATION if self.without_gradients else OTHER if self._has_loader else FORWARD
         return PHASES[shown]
 
-    def fetching(  # noqa: C901  one call instead of four, because a loader is called often
+    def fetching(  # noqa: C901  one function: torch.compile would compile further ones within a compiled loop
         self, fetch: Callable[[Any], Any], has_gradients: Callable[[], bool], items: Callable[[Any, Any], int] | None
     ) -> Callable[[Any], Any]:
         """Return a function that does as `fetch`, and marks the wait for a batch.
@@ -129,8 +129,7 @@ class Timeline:
             totals = self.totals
             totals.phase_ns[phase] += now_ns - self._since_ns
             totals.progress_ns = self._since_ns = now_ns
-            if self.loop_ended:
-                self.loop_ended = False
+            self.loop_ended = False
             if has_gradients():
                 self._state = _FETCH
             else:
@@ -146,10 +145,8 @@ class Timeline:
             if self._state == _FETCH:
                 totals.phase_ns[DATA] += now_ns - self._since_ns
                 self._state = _BATCH
-                if not self._fetched:
-                    self._fetched = self._has_loader = True
-                if self.without_gradients:
-                    self.without_gradients = False
+                self._fetched = self._has_loader = True
+                self.without_gradients = False
                 if items is not None:
                     try:  # the usual batch without another call: a list, whose first tensor has the loader's size
                         size = iterator._index_sampler.batch_size  # noqa: SLF001

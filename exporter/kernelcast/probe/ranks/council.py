@@ -160,7 +160,7 @@ class Council:
         self._leader.search(space)
 
     def recheck(self, tunable: AnyTunable, start: str, last: KeptConfiguration | None) -> None:
-        """Compare the value that an earlier run has kept with the program's own; `last` as of `Recheck.of`."""
+        """Compare the value that an earlier run has kept with the program's own; `last`: see `Recheck.of`."""
         self._leader.recheck(CollectiveSpace(tunable.name, start), last)
 
     def step_ended(self, items: float, *, epoch: bool) -> None:

@@ -77,7 +77,7 @@ class Leader:
         self._rechecks.pop(space.name, None)
 
     def recheck(self, space: CollectiveSpace, last: KeptConfiguration | None = None) -> None:
-        """Compare the kept configuration with the start again; `last` as of `Recheck.of`."""
+        """Compare the kept configuration with the start again; `last`: see `Recheck.of`."""
         journal = self._context.journal
         self._rechecks[space.name] = space, Recheck.of(self._now(), last, journal.driver if journal else "")
 

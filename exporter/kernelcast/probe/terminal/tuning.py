@@ -85,16 +85,16 @@ def tuning_results(
 
 def _decided(known: TuningResult | None, name: str, trial: TrialResult) -> TuningResult:
     """Add what outcomes say to what is known of a search itself."""
-    own = known or TuningResult(name, "searching" if trial.is_open else "unchanged", trial.value)
+    result = known or TuningResult(name, "searching" if trial.is_open else "unchanged", trial.value)
     if trial.is_kept:
         is_earlier = trial.first_value == trial.value
-        before = own.own or ("" if is_earlier else trial.first_value)
+        own = result.own or ("" if is_earlier else trial.first_value)
         return replace(
-            own, state="kept", time_ratio=trial.time_ratio, reason=trial.reason, own=before, is_earlier=is_earlier
+            result, state="kept", time_ratio=trial.time_ratio, reason=trial.reason, own=own, is_earlier=is_earlier
         )
-    if trial.is_open or own.state == "kept":
-        return own
-    return replace(own, state="unchanged", reason=trial.reason)
+    if trial.is_open or result.state == "kept":
+        return result
+    return replace(result, state="unchanged", reason=trial.reason)
 
 
 def _of_shape(shape: ShapeProgress, prevented: str) -> TuningResult:

@@ -45,13 +45,13 @@ class Confirmation:
 
     Args:
         start: Number of the configuration of the untuned program.
-        kept: Number of the kept one.
-        seed: Of the order of the launches.
+        kept: Number of the kept configuration.
+        seed: Seed of the order of the launches.
         rules: Limits of the experiment.
 
     Attributes:
-        kept: The configuration to be in force: the start if the kept one was taken back.
-        verdicts: The verdict, once there is one.
+        kept: Number of the configuration to be in force: the start if the kept one was taken back.
+        verdicts: Empty, then the verdict.
         is_kept_tried: Whether the kept configuration has run, with the numbers of the start.
     """
 

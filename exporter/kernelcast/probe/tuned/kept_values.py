@@ -30,7 +30,7 @@ class KeptValue:
     Attributes:
         tunable: Its tunable.
         start: The value that it has replaced.
-        kept: The value.
+        kept: The value that a trial, or an earlier run, has kept.
         check: When it is checked again.
     """
 
@@ -99,8 +99,8 @@ class KeptValues:
         self.is_empty = True
 
     def kept(self, tunable: AnyTunable, start: str, last: KeptConfiguration | None = None) -> None:
-        """Note that a trial has kept the value of a tunable in place of another; `last` as of `Recheck.of`."""
-        self._values[tunable.name] = KeptValue(tunable, start, tunable.kept, Recheck.of(self._now, last, self._driver))
+        """Note that a trial has kept the value of a tunable in place of another; `last`: see `Recheck.of`."""
+        self._values[tunable.name] = KeptValue(tunable, start, tunable.kept, Recheck.of(self._now(), last, self._driver))
         self.is_empty = False
 
     def trial_ended(self, *, checked: str = "", outside: bool = False) -> None:
@@ -112,7 +112,7 @@ class KeptValues:
         """
         value = self._values.get(checked)
         if value is not None:
-            value.check.checked(self._now, outside=outside)
+            value.check.checked(self._now(), outside=outside)
         self._pace.begin_again()
         self._due = []
 
@@ -125,10 +125,10 @@ class KeptValues:
         if self._pace.has_changed():
             self._pace.begin_again()
             for value in self._values.values():
-                value.check.bring_forward(self._now, ANOTHER_PACE)
+                value.check.bring_forward(self._now(), ANOTHER_PACE)
         self._values = {name: value for name, value in self._values.items() if value.tunable.kept == value.kept}
         self.is_empty = not self._values
-        self._due = [value for value in self._values.values() if value.check.is_due(lambda: self._now)]
+        self._due = [value for value in self._values.values() if value.check.is_due(self._now)]
         return bool(self._due)
 
     @property
@@ -136,6 +136,5 @@ class KeptValues:
         """The values that are to be checked; one that was replaced since the last look is not."""
         return tuple(value for value in self._due if value.tunable.kept == value.kept)
 
-    @property
     def _now(self) -> float:
         return self._clock() / 1e9

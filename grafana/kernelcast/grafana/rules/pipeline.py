@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.absence import fired_lately, of_all, unread_targets
+from kernelcast.grafana.rules.absence import lately, of_all, unread_targets
 from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, AlertSeverity, Profile
 from kernelcast.grafana.rules.recording import LAG, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge, predictor, runtime
@@ -44,7 +44,7 @@ def _predictor_down(profile: Profile) -> AlertRule:
 
 
 def _exporter_stale(profile: Profile) -> AlertRule:
-    name, seen, answers = "KernelcastExporterStale", promql.measured(), promql.name(gpu.GPU_UP)
+    name, answers = "KernelcastExporterStale", promql.name(gpu.GPU_UP)
     # job and instance of the silent producer, so that Alertmanager can mute what follows from this.
     by = "Hostname, job, instance"
     known = f"group by ({by}) ({promql.measured_within(profile.window(HOUR))})"
@@ -52,16 +52,16 @@ def _exporter_stale(profile: Profile) -> AlertRule:
     silent = f"max by (job, instance) ({promql.name(bridge.PRODUCER_UP)}) == 0"
     silent += f" unless on () group({promql.name(bridge.KAFKA_OUTAGE)} > 0)"
     ended = f"{known} and on (job, instance) (up == 0 or ({silent}))"
-    # A bridge that starts has no series either, and its own alert comes after two minutes.
+    # A bridge that starts, or has no Kafka, has no series either, and its own alert comes after two minutes.
     window = profile.window(_ABSENT_SECONDS)
+    recently = lately(name, promql.measured_within, by=by, profile=profile)
     absent = (
-        f"{known} unless on (Hostname) ({promql.measured_within(window)} or present_over_time({answers}[{window}]))"
+        f"{recently} unless on (Hostname) ({promql.measured_within(window)} or present_over_time({answers}[{window}]))"
     )
-    still = f"{fired_lately(name, by=by, profile=profile)} unless on (Hostname) ({seen} or {answers})"
     return AlertRule(
         name=name,
         who="operators of the GPUs",
-        expr=f"{ended} or {absent} or {still}",
+        expr=f"{ended} or {absent}",
         hold_seconds=2 * MINUTE,  # longer than an exporter takes to be replaced by another version
         severity=AlertSeverity.CRITICAL,
         summary="Node {{ $labels.Hostname }} stopped reporting its GPUs",

@@ -12,7 +12,7 @@ from kernelcast.predictor.causes.find import FeatureColumn
 from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, changed_at, filled, usual_high
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.passage.trend import LEAST_POINTS, Trend, estimate
-from kernelcast.predictor.robust import row_last, row_medians
+from kernelcast.predictor.robust import row_last, row_medians, shrunk_gain
 from kernelcast.wire.catalogue.devices import device, gpu, nvlink
 from kernelcast.wire.catalogue.features import THERMAL_MARGIN, Feature
 from kernelcast.wire.catalogue.model import Metric
@@ -223,11 +223,9 @@ def telemetry(seen: Observed) -> Columns:
     own = silent.min(axis=0)
     nothing = np.full(len(seen), np.nan)
     lost = np.zeros(len(seen))
-    for metric_values in silent:
-        was_there = np.isfinite(metric_values)
-        lost += (
-            was_there & (metric_values >= _STALLED) & (own < _STALLED) & (_least_of_others(metric_values, node) <= 2)
-        )
+    for intervals in silent:
+        stalled = np.isfinite(intervals) & (intervals >= _STALLED) & (own < _STALLED)
+        lost += stalled & (_least_of_others(intervals, node) <= 2)
     others = _least_of_others(own, node)
     return {
         Feature.SILENT_INTERVALS: FeatureColumn(np.where(np.isfinite(own), own, np.nan), own, others, _span(seen)),
@@ -283,7 +281,7 @@ def _power_effect(blocks: Floats, watts: Floats) -> Floats:
         series - time * (series * time).sum(axis=1, keepdims=True) / np.maximum(own, 1e-9) for series in (heat, load)
     )
     ridge = _POWER_RIDGE_W**2 * count[:, 0]
-    gain = np.maximum((heat * load).sum(axis=1) / ((load**2).sum(axis=1) + ridge), 0.0)
+    gain = shrunk_gain(heat, load, usual=0.0, weight=ridge)
     present = row_medians(watts[:, -12:])
     effect: Floats = np.nan_to_num(gain[:, None] * (watts - present[:, None]))
     return effect

@@ -17,25 +17,12 @@ from kernelcast.wire.identity import Labels
 _ID_DIGITS: Final = 16
 
 
-def breach_candidates(alarming: Iterable[tuple[Prediction, int]]) -> list[Finding]:
-    """One candidate for each series with an alert; variants of a kernel share its series.
-
-    Args:
-        alarming: Predictions, the most urgent first, and since when their alerts fire, Unix nanoseconds.
-    """
-    candidates: dict[tuple[str, Labels], Finding] = {}
-    for prediction, since_ns in alarming:
-        candidate = breach_candidate(prediction, since_ns=since_ns)
-        candidates.setdefault((candidate.metric, candidate.labels), candidate)
-    return list(candidates.values())
-
-
 def breach_candidate(prediction: Prediction, *, since_ns: int) -> Finding:
-    """The candidate of a series with an alert.
+    """The candidate of a series with an alert; a variant of a kernel has that of the kernel's series.
 
     Args:
         prediction: Of a series with a degradation.
-        since_ns: Since when the alert fires.
+        since_ns: Since when the alert fires, Unix nanoseconds.
     """
     degradation, subject = prediction.degradation, prediction.subject.without_variant
     if degradation is None:
@@ -97,10 +84,10 @@ def observed_candidate(cause: FoundCause, labels: Labels, end_ns: int, metric: s
 
 def of_each_series(candidates: Iterable[Finding]) -> list[Finding]:
     """The first candidate of each metric and labels; a deploy that made a kernel slower is one beside it."""
-    kept: dict[tuple[str, Labels, bool], Finding] = {}
+    first: dict[tuple[str, Labels, bool], Finding] = {}
     for candidate in candidates:
-        kept.setdefault((candidate.metric, candidate.labels, candidate.cause is Cause.DEPLOY), candidate)
-    return list(kept.values())
+        first.setdefault((candidate.metric, candidate.labels, candidate.cause is Cause.DEPLOY), candidate)
+    return list(first.values())
 
 
 def _times(degradation: Degradation) -> tuple[float | None, float | None, float | None]:

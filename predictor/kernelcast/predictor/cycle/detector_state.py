@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints, extended
 from kernelcast.predictor.passage.alert_rule import AlarmState
 from kernelcast.predictor.passage.run import BlockResult
 from kernelcast.predictor.series.windows import EMPTY
@@ -74,7 +74,8 @@ class DetectorState:
 
     def sync(self, rows: Ints, generations: Ints) -> Ints:
         """Reset rows that another series has got since the last call; returns them."""
-        self._grow(int(rows.max(initial=-1)) + 1)
+        for name, fill in _COLUMNS.items():
+            setattr(self, name, extended(getattr(self, name), int(rows.max(initial=-1)) + 1, fill))
         changed: Ints = rows[self.generation[rows] != generations]
         self.reset(changed)
         self.generation[rows] = generations
@@ -152,15 +153,6 @@ class DetectorState:
         self.probable[rows] = False
         self.near[rows] = self.far[rows] = 0
         self.probability[rows], self.seconds[rows] = np.nan, np.inf
-
-    def _grow(self, size: int) -> None:
-        old = len(self.generation)
-        if size <= old:
-            return
-        more = max(size, 2 * old) - old
-        for name, fill in _COLUMNS.items():
-            values = getattr(self, name)
-            setattr(self, name, np.concatenate([values, np.full((more, *values.shape[1:]), fill, values.dtype)]))
 
 
 _COLUMNS: Final[dict[str, float]] = {

@@ -14,7 +14,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle import programs
 from kernelcast.predictor.cycle.breach_causes import BreachCauses
-from kernelcast.predictor.cycle.candidate_findings import breach_candidates, of_each_series
+from kernelcast.predictor.cycle.candidate_findings import breach_candidate, of_each_series
 from kernelcast.predictor.cycle.claims import Claims
 from kernelcast.predictor.cycle.degradations import Degradations
 from kernelcast.predictor.cycle.detection import Detection
@@ -93,14 +93,14 @@ class Publication:
         allowed = self._source.settings.max_fits_per_sweep
         self._forecast(rows[published[:allowed]], newest[published[:allowed]], report)
         report.abstentions[Abstention.OVER_BUDGET] += max(len(published) - allowed, 0)
-        alarming: list[tuple[Prediction, int]] = []
+        breaches: list[Finding] = []
         for place in published.tolist():
             prediction = self._prediction(int(rows[place]), int(newest[place]), causes.get(place))
             if prediction is not None:
                 report.predictions.append(prediction)
                 if prediction.degradation is not None and alarmed[place]:
-                    alarming.append((prediction, int(state.since_ns[prediction.row])))
-        self._add_candidates(rows, newest, report, changes, known, (*breach_candidates(alarming), *faults))
+                    breaches.append(breach_candidate(prediction, since_ns=int(state.since_ns[prediction.row])))
+        self._add_candidates(rows, newest, report, changes, known, (*breaches, *faults))
 
     def _judged(self, rows: Ints) -> int:
         """Number of rows about which the absence of a prediction says that none is probable."""

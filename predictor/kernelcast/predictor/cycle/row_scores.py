@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints, extended
 from kernelcast.predictor.cycle.detector_state import DetectorState
 from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.scoring.classes import class_number, series_number
@@ -54,12 +54,10 @@ class RowScores:
 
     def sync(self, rows: Ints, generations: Ints) -> None:
         """Number the rows that have another series than before."""
-        if (size := int(rows.max(initial=-1)) + 1) > len(self._number):
-            more = 2 * size - len(self._number)
-            self._generation = np.r_[self._generation, np.full(more, EMPTY)]
-            self._settled = np.r_[self._settled, np.full(more, EMPTY)]
-            self._behind = np.r_[self._behind, np.zeros(more, np.bool_)]
-            self._number, self._class = (np.r_[old, np.zeros(more, np.int64)] for old in (self._number, self._class))
+        size = int(rows.max(initial=-1)) + 1
+        self._generation, self._settled = (extended(old, size, EMPTY) for old in (self._generation, self._settled))
+        self._number, self._class = (extended(old, size, 0) for old in (self._number, self._class))
+        self._behind = extended(self._behind, size, False)
         changed = self._generation[rows] != generations
         again = rows[changed & (self._generation[rows] != EMPTY)]
         self.scoring.give_up(self._number[again])
@@ -186,9 +184,7 @@ class RowScores:
     def _count_gpus(self, devices: Ints, block: int) -> int:
         """Count the GPUs that were not counted in a block yet: the blocks of some end a cycle later than of others."""
         gpus = np.unique(devices)
-        missing = int(gpus.max(initial=-1)) + 1 - len(self._counted)
-        if missing > 0:
-            self._counted = np.r_[self._counted, np.full(missing, EMPTY)]
+        self._counted = extended(self._counted, int(gpus.max(initial=-1)) + 1, EMPTY)
         fresh = gpus[(self._counted[gpus] < block) | (self._counted[gpus] > block + MOST_SPAN)]
         self._counted[fresh] = block
         return len(fresh)

@@ -166,7 +166,7 @@ def _middle(forecasts: Floats, row: int, at: int, total: float, state: Floats) -
 
 @kernel
 def rolling_medians(values: Floats, length: int, every: int, window: Floats, medians: Floats) -> None:
-    """Fill `found` with the result of `rolling.rolling_median`.
+    """Fill `medians` with the result of `rolling.rolling_median`.
 
     Args:
         values: Shape (n, t), without gaps.

@@ -99,8 +99,8 @@ class Evaluation:
     @property
     def silent(self) -> Bools:
         """Series of which only the end of a block shows that the limit is passed, shape (n,)."""
-        found: Bools = self.opening | ~self.prompt
-        return found
+        silent: Bools = self.opening | ~self.prompt
+        return silent
 
     def rows(self, chosen: slice) -> "Evaluation":
         """Some of the series."""
@@ -186,7 +186,7 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         ~panel.own,
         reach=np.maximum(reach * trend.age, LEAST_REACH),
         # What shared a kernel's GPU at this hour on some days is no course of today.
-        rise=_rise(season, level, panel.own),
+        rise=np.where(panel.own[:, None], 0.0, _rise(season, level)),
     )
     for rows, drift in _drifts(panel, trend, ~(opening | beyond | erratic), day_hours):
         headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
@@ -216,7 +216,7 @@ def _relative(blocks: SeriesBlocks, traits: Traits, limit: Floats, learnt: Basel
     offset = np.nan_to_num(row_medians(direction * (blocks.mean - robust)[:, -2 * HOUR_BLOCKS :]))
     target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
     resolution = traits.resolution / scale
-    noise = np.maximum(change_noise(values[:, -DAY_BLOCKS:]), RESOLUTION_NOISE * traits.resolution / scale)
+    noise = np.maximum(change_noise(values[:, -DAY_BLOCKS:]), RESOLUTION_NOISE * resolution)
     return _Panel(relative, values, offset, target, np.isnan(traits.limit), resolution, noise, begins, traits, learnt)
 
 
@@ -233,7 +233,8 @@ def _trend(panel: _Panel, season: Season) -> tuple[Trend, Floats]:
     values, own, load = panel.values, panel.own, panel.blocks.load
     adjusted = values - _load_effects(values, load, panel.begins)
     # What shares its GPU from some moment on changes a kernel's speed at once, in hours that the season knows, too.
-    jumps = np.where(own, last_jump(values, panel.noise), 0)
+    jumps = np.zeros(len(own), np.int64)
+    jumps[own] = last_jump(values[own], panel.noise[own])
     trend = estimate(
         adjusted,
         np.maximum.reduce([panel.learnt.since, panel.begins, _load_step(load), jumps]),
@@ -255,11 +256,10 @@ def _trend(panel: _Panel, season: Season) -> tuple[Trend, Floats]:
     newest = row_last(values[:, -HOUR_BLOCKS:])
     # Where days agree the season explains the fall.
     returns = ~own & ~season.is_narrow() & refilling(values, newest, quick, panel.target)
+    day_and_night = _FIRST_DAY_STEPS * panel.resolution / HOUR_BLOCKS
     trend = replace(
         trend.flat(returns),
-        reversal=np.maximum(
-            trend.reversal, np.where(first_day, _FIRST_DAY_STEPS * panel.resolution / HOUR_BLOCKS, 0.0)
-        ),
+        reversal=np.where(first_day, np.maximum(trend.reversal, day_and_night), trend.reversal),
         noise=np.where(returns, quick, noise),
     )
     return trend, np.where(returns, newest, trend.level) + panel.offset
@@ -427,14 +427,14 @@ def _reserved(values: Floats, target: Floats) -> Bools:
     begin = np.maximum(np.where(low, places, -1).max(axis=1, initial=-1) + 1, first)
     since = places - begin[:, None]
     reached = (values >= (1.0 - _RESERVED_SHARE) * target[:, None]) & (since >= 0) & (since < _RESERVING_BLOCKS)
-    found: Bools = reached.any(axis=1)
-    return found
+    reserved: Bools = reached.any(axis=1)
+    return reserved
 
 
-def _rise(season: Season, level: Floats, sure: Bools) -> Floats:
+def _rise(season: Season, level: Floats) -> Floats:
     """By how much the usual course of the day lifts a series above its level, shape (n, grid)."""
     above = np.maximum(level - season.upper_now(), 0.0)
-    ahead = season.ahead(GRID_BLOCKS, sure) + np.nan_to_num(above)[:, None]
+    ahead = season.ahead(GRID_BLOCKS) + np.nan_to_num(above)[:, None]
     rise: Floats = np.maximum(ahead - level[:, None], 0.0)
     return np.nan_to_num(rise, posinf=0.0)
 
@@ -442,21 +442,21 @@ def _rise(season: Season, level: Floats, sure: Bools) -> Floats:
 def _load_effects(values: Floats, load: Floats, begins: Ints) -> Floats:
     """The effects of series with different first blocks: the number of blocks of a day decides how a sum is rounded."""
     first = np.where(begins > values.shape[1] - DAY_BLOCKS, begins, 0)
-    found = np.zeros(values.shape)
+    effects = np.zeros(values.shape)
     for place in np.unique(first).tolist() if np.isfinite(load).any() else ():
         mine = first == place
-        found[mine, place:] = _load_effect(values[mine, place:], load[mine, place:])
-    return found
+        effects[mine, place:] = _load_effect(values[mine, place:], load[mine, place:])
+    return effects
 
 
 def _load_effect(values: Floats, load: Floats) -> Floats:
     """The part of each block that the load explains, relative to the last hour's load; 0 where no load is known."""
     known = np.isfinite(load).any(axis=1)
     if not known.all():
-        found = np.zeros(values.shape)
+        effects = np.zeros(values.shape)
         if known.any():
-            found[known] = _load_effect(values[known], load[known])
-        return found
+            effects[known] = _load_effect(values[known], load[known])
+        return effects
     day, recent = values[:, -DAY_BLOCKS:], load[:, -DAY_BLOCKS:]
     moved, by_load = day[:, 2:] - day[:, :-2], recent[:, 2:] - recent[:, :-2]
     gain = shrunk_gain(moved, by_load, usual=0.0, weight=_LOAD_RESOLUTION**2 * by_load.shape[1])

@@ -65,7 +65,6 @@ class Season:
             has a value.
         lower: Shape (n, d), lower end.
         path: Shape (n, d), upper value of most days, of that hour alone.
-        sure: Shape (n, d), value that most days reach, of that hour alone.
         phase: Shape (n,), blocks since the end of the last whole hour.
         days: Shape (n,), earlier days with a value.
     """
@@ -73,7 +72,6 @@ class Season:
     upper: Floats
     lower: Floats
     path: Floats
-    sure: Floats
     phase: Ints
     days: Ints
 
@@ -85,8 +83,8 @@ class Season:
     def known_before(self, blocks: Ints) -> Bools:
         """Whether an earlier day shows the hour that lies some blocks back, shape (n,); within a day."""
         columns = self._columns(-np.minimum(blocks, DAY_BLOCKS - 1)[:, None])
-        found: Bools = np.isfinite(np.take_along_axis(self.path, columns, axis=1)[:, 0])
-        return found
+        known: Bools = np.isfinite(np.take_along_axis(self.path, columns, axis=1)[:, 0])
+        return known
 
     def usual(self, values: Floats, noise: Floats) -> Floats:
         """What the season explains of each block, shape (n, b); 0 where it is unknown, NaN for blocks within the range.
@@ -121,18 +119,13 @@ class Season:
     def upper_now(self) -> Floats:
         """Upper end of the range now, shape (n,); NaN where it is not known."""
         columns = self._columns(np.zeros(1, np.int64))
-        found: Floats = np.where(self.known, np.take_along_axis(self.upper, columns, axis=1)[:, 0], np.nan)
-        return found
+        upper: Floats = np.where(self.known, np.take_along_axis(self.upper, columns, axis=1)[:, 0], np.nan)
+        return upper
 
-    def ahead(self, blocks: Floats, sure: Bools) -> Floats:
-        """Highest usual value from now until each of some blocks ahead, shape (n, k); -inf where unknown.
-
-        Args:
-            blocks: Shape (k,).
-            sure: Shape (n,), whether a value counts only where most days reach it.
-        """
+    def ahead(self, blocks: Floats) -> Floats:
+        """Highest usual value until each of some blocks ahead, of shape (k,): shape (n, k); -inf where unknown."""
         steps = np.arange(1, int(blocks.max()) + 1)
-        path = np.take_along_axis(np.where(sure[:, None], self.sure, self.path), self._columns(steps), axis=1)
+        path = np.take_along_axis(self.path, self._columns(steps), axis=1)
         highest = np.maximum.accumulate(np.where(self.known[:, None] & np.isfinite(path), path, -np.inf), axis=1)
         return highest[:, blocks.astype(np.int64) - 1]
 
@@ -165,9 +158,9 @@ def learn(hours: Floats, phase: Ints, day_hours: int) -> Season:
         if back <= high.shape[1]:
             upper = np.fmax(upper, high[:, high.shape[1] - back : high.shape[1] - back + day_hours])
     lower = -_of_most_days(-low, day_hours)
-    path, sure = _of_most_days(padded[:, 1:], day_hours), -_of_most_days(-padded[:, 1:], day_hours)
+    path = _of_most_days(padded[:, 1:], day_hours)
     earlier = padded[:, 1:-day_hours].reshape(rows, -1, day_hours)
-    return Season(upper, lower, path, sure, phase, np.isfinite(earlier).any(axis=2).sum(axis=1))
+    return Season(upper, lower, path, phase, np.isfinite(earlier).any(axis=2).sum(axis=1))
 
 
 def _of_most_days(values: Floats, day_hours: int) -> Floats:
@@ -176,5 +169,5 @@ def _of_most_days(values: Floats, day_hours: int) -> Floats:
     ordered = np.sort(np.moveaxis(earlier.reshape(len(values), -1, day_hours), 1, 2), axis=2)
     count = np.isfinite(ordered).sum(axis=2)
     place = np.ceil(_MOST_DAYS * np.maximum(count - 1, 0)).astype(np.int64)
-    found: Floats = np.take_along_axis(ordered, place[:, :, None], axis=2)[:, :, 0]
-    return found
+    most: Floats = np.take_along_axis(ordered, place[:, :, None], axis=2)[:, :, 0]
+    return most

@@ -142,7 +142,7 @@ def estimate(  # noqa: PLR0913  what a line depends on
     settling: Ints,
     begins: Ints | int = 0,
     usual: Floats | None = None,
-    own_rise: Bools | None = None,
+    own_rise: Bools | bool = False,
     strides: tuple[int, ...] = STRIDES,
 ) -> Trend:
     """Estimate trends.
@@ -154,7 +154,7 @@ def estimate(  # noqa: PLR0913  what a line depends on
         settling: Shape (n,), blocks after a step during which a slope says nothing.
         begins: Shape (n,), first block of each series, at most `since`.
         usual: Shape (n, b), what the season explains of each block, NaN for blocks that say nothing; None for nothing.
-        own_rise: Shape (n,), whether a slope that the series does not have itself is none; None for no series.
+        own_rise: Shape (n,), whether no slope is steeper than the series itself rises, whatever the season explains.
         strides: Blocks in a point of the shorter and of the longer line, or of the only one.
     """
     length = values.shape[1]
@@ -174,9 +174,9 @@ def estimate(  # noqa: PLR0913  what a line depends on
     known = np.isfinite(chosen.slope)
     own = np.where(known, np.where(chosen.begin > 0, chosen.begin, chosen.span), length)
     age = np.minimum(own, length - start).astype(np.int64)
-    most = np.inf if usual is None else _most_slope(values, rest, age, noise, own_rise)
+    most = np.inf if usual is None else _most_slope(values, rest, age, noise, own_rise=own_rise)
     slope, straight, eased = (
-        np.minimum(np.where(known, one, 0.0), most) for one in (chosen.slope, chosen.straight, chosen.eased)
+        np.minimum(np.where(known, estimated, 0.0), most) for estimated in (chosen.slope, chosen.straight, chosen.eased)
     )
     recent: Floats = np.where(here, values, np.nan)[:, -6:] - slope[:, None] * (np.arange(6.0) - 5.0)
     recent = np.where(np.arange(length)[-6:] >= start[:, None], recent, np.nan)
@@ -209,19 +209,19 @@ def last_jump(values: Floats, noise: Floats) -> Ints:
     return np.maximum(last, 0)
 
 
-def _most_slope(values: Floats, rest: Floats, age: Ints, noise: Floats, own_rise: Bools | None) -> Floats:
+def _most_slope(values: Floats, rest: Floats, age: Ints, noise: Floats, *, own_rise: Bools | bool) -> Floats:
     """Largest slope of each series of `own_rise`, or that began below its usual range: its own; else infinite.
 
     On a quiet day the range falls to the series in the evening, which is no rise of the series.
     """
     length = values.shape[1]
     first = np.maximum(length - age[:, None], 0) + np.arange(_ENDS)
-    before, below = (row_medians(np.take_along_axis(one, np.minimum(first, length - 1), 1)) for one in (values, rest))
+    first = np.minimum(first, length - 1)
+    before, below = (row_medians(np.take_along_axis(blocks, first, 1)) for blocks in (values, rest))
     risen = row_medians(values[:, -_ENDS:]) - before
     own = np.maximum(np.nan_to_num(risen), 0.0) / np.maximum(age - _ENDS, 1)
-    bounded = below < -_BELOW_NOISE * noise
-    found: Floats = np.where(bounded if own_rise is None else bounded | own_rise, own, np.inf)
-    return found
+    most: Floats = np.where(own_rise | (below < -_BELOW_NOISE * noise), own, np.inf)
+    return most
 
 
 def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resolution: Floats) -> _Line:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints, extended
 from kernelcast.predictor.series.calendar import overlaps
 from kernelcast.predictor.series.subjects import DURATION, DeviceKey, Subject
 from kernelcast.predictor.series.windows import Windows
@@ -161,7 +161,8 @@ class SeriesAttributes:
 
     def sync(self, rows: Ints, windows: Windows) -> Ints:
         """Describe rows that another series has got since the last call; returns them. Call it under the lock."""
-        self._grow(int(rows.max(initial=-1)) + 1)
+        for name, fill in _COLUMNS.items():
+            setattr(self, name, extended(getattr(self, name), int(rows.max(initial=-1)) + 1, fill))
         fresh: Ints = rows[self.generation[rows] != windows.generation[rows]]
         for row in fresh.tolist():
             subject = windows.subject(row)
@@ -322,15 +323,6 @@ class SeriesAttributes:
         self._companions = {name: np.zeros(0, np.int64) for name in COMPANIONS}
         self.generation[:] = 0
         return True
-
-    def _grow(self, size: int) -> None:
-        old = len(self.generation)
-        if size <= old:
-            return
-        more = max(size, 2 * old) - old
-        for name, fill in _COLUMNS.items():
-            values = getattr(self, name)
-            setattr(self, name, np.concatenate([values, np.full(more, fill, values.dtype)]))
 
 
 _COLUMNS: Final[dict[str, float]] = {

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.columnar import Attributes
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Floats, Ints, extended
 from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.catalogue.windows import measured_time
@@ -38,9 +38,7 @@ class MeasuredShares:
         if metric in TIMES:
             self._times[number, TIMES[metric]] = row
             return
-        if row >= len(self._program):
-            more = np.zeros((max(row + 1, 2 * len(self._program)) - len(self._program), 2), np.int64)
-            self._program = np.concatenate([self._program, more])
+        self._program = extended(self._program, row + 1, 0)
         self._program[row] = number, TIMES[measured_time(metric)]
 
     def forget(self, rows: Ints) -> None:

@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Floats, Ints, extended
 from kernelcast.predictor.series.points import Points
 
 Joined = tuple[Ints, Ints, Ints, tuple[Floats, Floats]]
@@ -49,10 +49,6 @@ class Pairs:
         self._count_ns[known] = -1
 
     def _grow(self, size: int) -> None:
-        more = max(size, 2 * len(self._sum)) - len(self._sum) if size > len(self._sum) else 0
-        if more:
-            self._sum = np.concatenate([self._sum, np.zeros(more)])
-            self._count = np.concatenate([self._count, np.zeros(more)])
-            self._sum_ns = np.concatenate([self._sum_ns, np.zeros(more, np.int64)])
-            self._count_ns = np.concatenate([self._count_ns, np.full(more, -1, np.int64)])
-            self._start_ns = np.concatenate([self._start_ns, np.zeros(more, np.int64)])
+        self._sum, self._count = extended(self._sum, size, 0), extended(self._count, size, 0)
+        self._sum_ns, self._count_ns = extended(self._sum_ns, size, 0), extended(self._count_ns, size, -1)
+        self._start_ns = extended(self._start_ns, size, 0)

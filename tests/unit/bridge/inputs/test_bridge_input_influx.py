@@ -112,6 +112,8 @@ def test_lines_read_as_a_slow_reading_of_the_protocol_reads_them(seed: int) -> N
         (b'log text="first\n# no comment",other="\n\n",n=1i\nlog n=2i', [1, 2]),
         (b'log,tag="x n=1i 1\nlog,tag=y" n=2i,text="a\nb" 2', [1, 2]),
         (b'# a "comment\nlog n=1i 1\n  log n=2i,text="a\nb" 2', [1, 2]),
+        (b'  # a "comment\nlog n=1i 1\n\t# more\nlog n=2i 2', [1, 2]),
+        (b"\xef\xbb\xbf# first\nlog n=1i 1\nlog n=2i 2", [1, 2]),
         (b'log text="ends in a backslash\\\\",n=1i 1\nlog n=2i 2', [1, 2]),
     ],
 )

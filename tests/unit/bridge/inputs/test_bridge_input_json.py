@@ -1,4 +1,5 @@
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,21 @@ def test_points_without_name_or_number_are_left_out_and_counted() -> None:
     points = [{"n": "a", "v": 1}, {"v": 1}, {"n": "a"}, {"n": "a", "v": "one"}, {"n": "a", "v": [1]}, 7]
     decoded = source.decode([text({"p": points}), text({"other": 1})])
     assert (decoded.numbers.value.tolist(), decoded.unsupported, decoded.failures) == ([1.0], 5, ())
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("+Inf", math.inf), ("-Infinity", -math.inf), ("Infinity", math.inf), ("1e3", 1000), ("inf", None)],
+)
+def test_numbers_as_text_are_those_of_go_java_and_protobuf(written: str, value: float | None) -> None:
+    decoded = mapped(name="m", value="@.v").decode([text({"v": written})])
+    assert decoded.numbers.value.tolist() == [value] * (value is not None)
+    assert decoded.unsupported == (value is None)
+
+
+def test_a_byte_order_mark_is_skipped() -> None:
+    """influxdata/telegraf PR 4099."""
+    assert one(mapped(name="m", value="@.v"), b"\xef\xbb\xbf" + text({"v": 3})).value == 3
 
 
 @pytest.mark.parametrize("message", [b"", b"{", b'{"v": 1, "n": "a", "t": "soon"}', b'{"v": 1, "n": "a", "t": 1e300}'])

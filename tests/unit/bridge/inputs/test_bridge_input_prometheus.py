@@ -81,6 +81,20 @@ def test_buckets_that_make_no_histogram_are_left_out_and_counted(lines: bytes) -
     assert (len(decoded.histograms.series), decoded.unsupported, decoded.numbers.value.tolist()) == (0, 1, [1.0])
 
 
+def test_quantiles_beside_the_buckets_do_not_take_the_histograms_name() -> None:
+    """Micrometer writes both in one family: open-telemetry/opentelemetry-collector-contrib issue 12976."""
+    page = b'# TYPE h histogram\nh{quantile="0.5"} 0.1\nh_bucket{le="+Inf"} 4\nh_count 4\nh_sum 2\n'
+    decoded = PrometheusText().decode([page])
+    assert (decoded.histograms.count.tolist(), decoded.unsupported, len(decoded.numbers.value)) == ([4], 1, 0)
+    assert decoded.failures == ()
+
+
+def test_a_byte_order_mark_is_skipped() -> None:
+    """prometheus/prometheus issue 3364: a library for .NET writes one."""
+    assert one(PrometheusText(), b"\xef\xbb\xbf# TYPE up gauge\nup 1\n").kind is Kind.GAUGE
+    assert one(PrometheusText(), b"\xef\xbb\xbfup 1\n").name == "up"
+
+
 def test_openmetrics_counts_seconds_and_its_creation_times_are_starts() -> None:
     page = b"""# TYPE jobs counter
 # UNIT jobs_seconds seconds

@@ -149,6 +149,21 @@ def test_launched_work_that_pytorch_s_profiler_lost_is_said(tmp_path: Path) -> N
     assert not [note for note in kineto.read(path).notes if "launching" in note]
 
 
+def test_work_without_a_correlation_id_is_linked_to_no_call(tmp_path: Path) -> None:
+    """ROCm/roctracer issue 100: all kernels of communication have the id 0, which is CUPTI's word for none."""
+    launch = {"ph": "X", "cat": "cuda_runtime", "name": "hipExtLaunchKernel", "pid": 9, "tid": 9, "dur": 1}
+    kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_Generic", "pid": 0, "tid": 7, "dur": 5}
+    events = [launch | {"ts": at, "args": {"correlation": at}} for at in (0, 5)]
+    events += [kernel | {"ts": at, "args": {"device": 0, "stream": 7, "correlation": 0}} for at in (20, 30)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    unlinked = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (300, 400, 0, 0, 16777216);"
+    calls = "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (250, 260, 16777217, 0, 1);"
+    for trace in (kineto.read(path), export(tmp_path, LAUNCHES + KERNELS + unlinked + calls)):
+        assert trace.launches.queue_delay_ns.tolist()[-1] == -1
+        assert not [note for note in trace.notes if "launching" in note]
+
+
 def test_tables_of_a_later_version_are_read(tmp_path: Path) -> None:
     """GindaChen/nsys-ai 291, 297: `_V2` and `_V3`; of two the higher one, and the documented name before all."""
     ranges = """
@@ -163,13 +178,17 @@ def test_tables_of_a_later_version_are_read(tmp_path: Path) -> None:
     assert trace.notes == ("1 of its 2 launching calls have no work of a GPU in it",)
 
 
-def test_ranges_that_are_started_and_ended_are_named(tmp_path: Path) -> None:
+def test_ranges_that_are_not_read_are_named(tmp_path: Path) -> None:
+    """GindaChen/nsys-ai issue 307, and ranges that were open when the recording stopped."""
     ranges = """
         CREATE TABLE NVTX_EVENTS (start, end, eventType, text, textId, globalTid);
-        INSERT INTO NVTX_EVENTS VALUES (5, 50, 60, NULL, 4, 16777217);
+        INSERT INTO NVTX_EVENTS VALUES (5, 50, 60, NULL, 4, 16777217), (5, NULL, 59, NULL, 4, 16777217),
+            (6, NULL, 59, NULL, 4, 16777217);
     """
-    (note,) = (note for note in export(tmp_path, KERNELS + ranges).notes if "NVTX" in note)
-    assert note.startswith("1 NVTX ranges are not read")
+    assert [note for note in export(tmp_path, KERNELS + ranges).notes if "NVTX" in note] == [
+        "1 NVTX ranges are not read: they were started and ended, not pushed and popped",
+        "2 NVTX ranges are not read: they were open when the recording stopped",
+    ]
 
 
 def test_work_of_an_export_without_processes_is_of_its_only_process(tmp_path: Path) -> None:

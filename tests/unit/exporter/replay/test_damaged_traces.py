@@ -105,10 +105,10 @@ def test_a_list_without_its_end_is_a_whole_trace(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lost", [1, 30, 100])
 def test_a_cut_file_says_where_it_ends_and_what_is_missing(tmp_path: Path, lost: int) -> None:
-    calls = [{**kernel(at), "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9} for at in range(3)]
-    text = text_of(*calls, kernel(0), kernel(1), kernel(2), after="")
+    calls = [{**kernel(at), "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9} for at in range(1, 4)]
+    text = text_of(*calls, kernel(1), kernel(2), kernel(3), after="")
     trace = read(tmp_path, text[: text.rindex("\n]") - lost])
-    assert trace.names == ("k0", "k1")
+    assert trace.names == ("k1", "k2")
     assert "its end is missing: the file ends within an event at line 7" in said(trace)
     assert "1 of its 3 launching calls have no work of a GPU in it" in said(trace)
     assert math.isnan(trace.read_ratio)

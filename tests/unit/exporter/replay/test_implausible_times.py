@@ -35,6 +35,13 @@ def said(trace: Trace) -> str:
     return "; ".join(trace.notes)
 
 
+def test_a_time_before_the_recordings_origin_is_a_time(tmp_path: Path) -> None:
+    """google/perfetto issue 107: tools that align traces count from an event within them."""
+    trace = read(tmp_path, [kernel(-700.5, 4), kernel(-0.25, 3), kernel(9, 2)])
+    assert (durations(trace), trace.unusable) == ([4_000, 3_000, 2_000], 0)
+    assert trace.start_ns == -700_500
+
+
 def test_an_event_at_0_among_unix_times_is_left_out_and_counted(tmp_path: Path) -> None:
     trace = read(tmp_path, [kernel(0, 4), kernel(UNIX, 3)])
     assert (durations(trace), trace.unusable, trace.read_ratio) == ([3_000], 1, 0.5)

@@ -88,7 +88,7 @@ def test_a_proposal_is_pending_until_a_person_answers_or_the_tunable_changes() -
     later_ns = NOW_NS + 3600 * SECOND_NS
     (pending,) = hints.open_hints([BATCH], now_ns=later_ns)
     assert (pending.hint, pending.issued_ns, pending.state) == (hint, NOW_NS, HintState.APPROVAL)
-    one_open, one_pending, *_ = open_hints([pending], time_ns=later_ns)["train"]
+    one_open, one_pending, *_ = open_hints([pending], time_ns=later_ns)[b"train"]
     for sample, metric in ((one_open, HINT_OPEN), (one_pending, APPROVAL_PENDING)):
         found = sample.metric, sample.value, dict(sample.attributes)["hint_id"]
         assert found == (metric, NOW_NS / SECOND_NS, hint.hint_id)

@@ -249,20 +249,20 @@ def test_a_watched_name_that_does_not_exist_fails_as_ever() -> None:
     watch.stop()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            "python train.py --steps 10",
-            "write -- before the program, whose options are its own: kernelcast probe -- python train.py --steps 10",
-        ),
-        ("--standlone python train.py", "unrecognized arguments: --standlone; did you mean --standalone?"),
-    ],
-    ids=["an option of the program", "an option of ours"],
-)
-def test_an_unknown_option_is_the_programs_behind_it_and_a_mistake_before_it(
-    arguments: str, said: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("options", ["", "--rank=1"])
+def test_options_behind_the_program_are_its_own_without_a_separator_too(
+    options: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("KERNELCAST_RANK", raising=False)
+    program = "python train.py --steps 10 --rank 3 --help -- --nvtx"
+    with pytest.raises(Become) as caught:
+        command.main([*options.split(), *program.split()], execute=become)
+    assert caught.value.arguments == program.split()
+    assert caught.value.environ.get("KERNELCAST_RANK", "") == options.partition("=")[2]
+    assert "KERNELCAST_PROBE_NVTX" not in caught.value.environ
+
+
+def test_an_unknown_option_before_the_program_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        command.main(arguments.split())
-    assert said in capsys.readouterr().err
+        command.main("--standlone python train.py --steps 10".split())
+    assert "unrecognized arguments: --standlone; did you mean --standalone?" in capsys.readouterr().err

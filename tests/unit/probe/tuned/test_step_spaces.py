@@ -449,7 +449,8 @@ def test_an_objective_of_the_99th_percentile_keeps_what_has_fewer_long_steps(
         training.step(0.1 * ((2.0 if slow else 1.05) if feed.workers == 8 else (3.0 if slow else 1.0)))
     assert feed.workers == kept
     (ended,) = (outcome for outcome in training.probe.outcomes if outcome.decision)
-    assert ("proved faster at the 99th percentile" in ended.reason) == (kept == 8)
+    proved = "proved faster at the 99th percentile; the 99th percentile is 0.6"
+    assert (proved in ended.reason) == (kept == 8)
 
 
 @pytest.mark.parametrize(

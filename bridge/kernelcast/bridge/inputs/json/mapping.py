@@ -19,7 +19,7 @@ from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import DecodeError
 
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?Inf|NaN", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?Inf(?:inity)?|NaN", re.ASCII)
 _RFC_3339: Final = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}):([0-9]{2})(?:\.([0-9]*))?([Zz]|[+-][0-9]{2}:[0-9]{2})?"
 )

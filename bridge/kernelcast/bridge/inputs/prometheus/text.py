@@ -22,10 +22,11 @@ from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.runtime import prometheus_text
 from kernelcast.wire.catalogue import Kind
 
+HISTOGRAM: Final = "histogram"
 KINDS: Final = {
     "counter": Kind.COUNTER,
     "gauge": Kind.GAUGE,
-    "histogram": Kind.UNKNOWN,
+    HISTOGRAM: Kind.HISTOGRAM,
     "gaugehistogram": Kind.GAUGE,
     "stateset": Kind.GAUGE,
     "info": Kind.INFO,
@@ -203,6 +204,9 @@ class PrometheusText(Parsing):
                 kept = self._admit(page, context, spelled, line[:stop])
         words = prometheus_text.after_series(line[stop:], line)
         value = prometheus_text.number(words[0])
+        if kept is None:
+            page.rows.unsupported += 1
+            return known
         time_ns = prometheus_text.time_ns(words[1], seconds=page.openmetrics) if len(words) > 1 else 0
         exemplar = exemplar_of(line[stop:]) if page.openmetrics else None
         if isinstance(kept, int):
@@ -228,15 +232,21 @@ class PrometheusText(Parsing):
 
     def _admit(
         self, page: ParsedPage, context: Context, spelled: prometheus_text.ParsedSeries, spelling: str
-    ) -> SpellingData:
-        """Register a new spelling, with its series if that is new; returns the spelling's data."""
+    ) -> SpellingData | None:
+        """Register a new spelling, with its series if that is new; returns the spelling's data.
+
+        None if it has the name of a histogram itself, such as a quantile that Micrometer writes beside the buckets: as
+        a series, it would take the histogram's name.
+        """
         family, type_name = context
         if type_name.startswith(START_TIMES):
             return self._admit_start_time(page, context, spelled, spelling)
         suffix = spelled.name[len(family) :] if family else ""
+        if type_name == HISTOGRAM and not suffix:
+            return None
         labels, kind = spelled.labels, KINDS[type_name]
         kept: SpellingData
-        if type_name == "histogram" and suffix:
+        if type_name == HISTOGRAM:
             part, bound = PARTS[suffix], 0.0
             if part == BUCKET:
                 bound = prometheus_text.number(dict(labels).get("le", "no label le"))
@@ -258,7 +268,7 @@ class PrometheusText(Parsing):
         """Register the start time (`_created`) of a series of another family; otherwise like `_admit`."""
         type_name = context[1].removeprefix(START_TIMES)
         owner = f"{context[0].removesuffix('_created')}{'_total' if type_name == 'counter' else ''}"
-        kind = Kind.HISTOGRAM if type_name == "histogram" else KINDS[type_name]
+        kind = KINDS[type_name]
         whole = f"{owner}_count" if type_name == "summary" else owner
         number = self._series_number(page, (owner, type_name), whole, kind, spelled.labels)
         kept = (number, START_TIME, 0.0)

@@ -1,8 +1,13 @@
 """Reads or checks a recording of NVML, or a capture that becomes one."""
 
+import re
 from pathlib import Path
+from typing import Final
 
 from kernelcast.exporter.nvml.recordings.recording import Recording, moments, read
+
+AMD: Final = re.compile(r'"card|"gpu_data"|\A\s*\[')
+"""What rocm-smi's JSON has in it, and amd-smi's before and after version 26."""
 
 
 def read_any(path: Path) -> Recording:
@@ -27,9 +32,9 @@ def read_capture(path: Path) -> Recording:
 
 
 def is_rocm_smi(path: Path) -> bool:
-    """Whether a file is an output of rocm-smi; a recording has one JSON object in each line, and no cards."""
+    """Whether a file is JSON of AMD's tools; a recording has one JSON object in each line, and no cards."""
     try:
-        return path.suffix == ".json" and '"card' in path.read_text(errors="replace")
+        return path.suffix == ".json" and AMD.search(path.read_text(errors="replace")) is not None
     except OSError:
         return False
 

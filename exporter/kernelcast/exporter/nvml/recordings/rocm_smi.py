@@ -6,7 +6,6 @@ Each value becomes NVML's answer to the call that gives that row; what rocm-smi 
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -36,19 +35,31 @@ def read_capture(path: Path) -> Recording:
         TraceError: It cannot be read, or holds none.
     """
     try:
-        outputs = [one for one in _objects(path.read_text(errors="replace")) if any(map(CARD.fullmatch, one))]
-    except (OSError, ValueError) as error:
+        read = list(_objects(path.read_text(errors="replace")))
+    except OSError as error:
         raise TraceError(f"{path} cannot be read: {error}; write it with `rocm-smi --showallinfo --json`") from None
+    outputs = [one for one in read if one and any(map(CARD.fullmatch, one))]
     if not outputs:
-        raise TraceError(f"{path} names no card; write it with `rocm-smi --showallinfo --json`")
-    return Recording(tuple(_moments(outputs)))
+        raise TraceError(
+            f"{path} has no card in whole JSON of rocm-smi (amd-smi's is not read); "
+            "write it with `rocm-smi --showallinfo --json`"
+        )
+    damaged = read.count(None)
+    note = f"outputs that are cut, and left out: {damaged}" if damaged else ""
+    return Recording(tuple(_moments(outputs)), note)
 
 
-def _objects(text: str) -> Iterator[Mapping[str, Any]]:
-    """The JSON objects of a text; rocm-smi prints warnings, such as one of a low-power state, before and between."""
+def _objects(text: str) -> Iterator[Mapping[str, Any] | None]:
+    """The JSON objects of a text, None for one that is cut.
+
+    rocm-smi prints warnings, such as one of a low-power state, before and between them.
+    """
     decoder, at = json.JSONDecoder(), 0
     while begin := OBJECT.search(text, at):
-        found, at = decoder.raw_decode(text, begin.end() - 1)
+        try:
+            found, at = decoder.raw_decode(text, begin.end() - 1)
+        except (ValueError, RecursionError):
+            found, at = None, begin.end()
         yield found
 
 
@@ -69,11 +80,11 @@ def _answers(output: Mapping[str, Any]) -> Answers:
             "nvmlSystemGetDriverVersion": system.text_of("Driver version"),
         }
     }
-    owned = Counter(map(_own, cards))
-    for index, card in enumerate(cards):
-        own = _own(card)
+    identifiers = [_identifier(card) for card in cards]
+    for index, (card, identifier) in enumerate(zip(cards, identifiers, strict=True)):
         # The partitions of an MI300 have the identifiers of their whole.
-        uuid = f"{own}/{index}" if own and owned[own] > 1 else own or str(index)
+        is_partition = identifiers.count(identifier) > 1
+        uuid = f"{identifier}/{index}" if identifier and is_partition else identifier or str(index)
         unshown = {call: dict(NOT_SHOWN) for call in UNSHOWN_CALLS}
         answers[str(index)] = unshown | _identity(card, uuid) | _values(card)
     return answers
@@ -90,10 +101,10 @@ def _section(lines: Mapping[str, Any]) -> OutputSection:
     )
 
 
-def _own(card: OutputSection) -> str:
-    """What tells a card apart from others: the first identifier that it has; empty without one."""
-    identifiers = (card.text_of(name) for name in ("Unique ID", "Serial Number", "PCI Bus"))
-    return next((one for one in identifiers if one not in UNKNOWN), "")
+def _identifier(card: OutputSection) -> str:
+    """Return the first identifier that a card has; empty if it has none."""
+    identifiers = map(card.text_of, ("Unique ID", "Serial Number", "PCI Bus"))
+    return next((identifier for identifier in identifiers if identifier not in UNKNOWN), "")
 
 
 def _identity(card: OutputSection, uuid: str) -> dict[str, Answer]:

@@ -223,7 +223,7 @@ class _Times:
         if start_ns == 0 and self.zero_is_absent:
             return None
         start_ns += self.base_ns
-        return (start_ns, duration_ns) if 0 <= start_ns < 2**62 else None
+        return (start_ns, duration_ns) if abs(start_ns) < 2**62 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ and columns differ between versions, so each query selects only columns that the
 import re
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -200,7 +201,7 @@ class _NsysReader:
         self.damaged: list[str] = []
         self._waits: dict[Hashable, str] = {}
         self._launched = LaunchedWork()
-        self._start_end_ranges = 0
+        self._unread_ranges: Counter[str] = Counter()
         self._origin_ns = self._session_start_ns()
         self.gpus = _NsysGpus(self.rows)
         self._strings = {row.get("id"): str(row.get("value") or "") for row in self.rows("StringIds", ("id", "value"))}
@@ -261,23 +262,23 @@ class _NsysReader:
         Work of an export without processes is that of the only process with calls.
         """
         calls: dict[Hashable, ApiCall] = {}
-        any_process = not any("globalPid" in self._columns(self._named.get(table, "")) for table in _WORK_TABLES)
+        names_process = any("globalPid" in self._columns(self._named.get(table, "")) for table in _WORK_TABLES)
         processes = set()
         for table in CALL_TABLES:
             for row in self.rows(table, ("start", "globalTid", "correlationId", "nameId")):
                 start, thread = _number(row.get("start")), _number(row.get("globalTid"))
                 correlation = _number(row.get("correlationId"))
-                if start is not None and thread is not None and correlation is not None:
+                if start is not None and thread is not None and correlation:
                     name = self._strings.get(row.get("nameId"), "")
                     call = ApiCall(thread, self._origin_ns + start, "GraphLaunch" in name)
                     processes.add(_process(thread))
-                    identity = _NO_PROCESS if any_process else _process(thread), correlation
+                    identity = _process(thread) if names_process else _NO_PROCESS, correlation
                     calls.setdefault(identity, call)
                     self._launched.add_call(name, identity)
                     for part, kind in _SYNC_CALLS.items():
                         if part in name:
                             self._waits[identity] = kind
-        if any_process and len(processes) > 1:
+        if len(processes) > 1 and not names_process:
             self._waits.clear()
             return {}
         return calls
@@ -287,7 +288,10 @@ class _NsysReader:
         for row in self.rows(RANGE_TABLE, ("start", "end", "eventType", "text", "textId", "globalTid")):
             start, end, thread = (_number(row.get(column)) for column in ("start", "end", "globalTid"))
             kind = _number(row.get("eventType"))
-            self._start_end_ranges += kind == _START_END
+            if kind == _START_END:
+                self._unread_ranges["they were started and ended, not pushed and popped"] += 1
+            elif kind == _PUSH_POP and end is None:
+                self._unread_ranges["they were open when the recording stopped"] += 1
             if kind != _PUSH_POP or start is None or end is None:
                 continue
             if thread is not None and 0 <= end - start <= trace.MAX_DURATION_NS and abs(start) <= 2**61:
@@ -313,23 +317,19 @@ class _NsysReader:
                 read_ns += length_ns
             elif number:
                 left_out[table] = (number, length_ns)
-        ranges = (
-            (f"{self._start_end_ranges} NVTX ranges are not read: they were started and ended, not pushed and popped",)
-            if self._start_end_ranges
-            else ()
-        )
+        ranges = (f"{number} NVTX ranges are not read: {reason}" for reason, number in self._unread_ranges.items())
         return (*unread("tables", left_out, read_ns), *ranges)
 
     def _timed_events(self) -> dict[str, tuple[int, float]]:
         """By table of timed events, their number and their summed time in nanoseconds."""
-        found: dict[str, tuple[int, float]] = {}
+        events: dict[str, tuple[int, float]] = {}
         for table in sorted(self._tables):
             if table.startswith(_NO_EVENTS) or not {"start", "end"} <= self._columns(table):
                 continue
             query = f'SELECT count(*), total("end" - start) FROM "{table}" WHERE "end" >= start'  # noqa: S608 - of the file
             with suppress(sqlite3.Error):
-                found[table] = self._database.execute(query).fetchone()
-        return found
+                events[table] = self._database.execute(query).fetchone()
+        return events
 
     def _columns(self, table: str) -> set[str]:
         quoted = table.replace('"', '""')
@@ -400,7 +400,7 @@ def _dimensions(row: Row, stem: str) -> str:
 
 
 def _correlation(row: Row) -> tuple[int, int | None]:
-    return _process(_number(row.get("globalPid"))), _number(row.get("correlationId"))
+    return _process(_number(row.get("globalPid"))), _number(row.get("correlationId")) or None
 
 
 def _process(number: int | None) -> int:
@@ -410,12 +410,12 @@ def _process(number: int | None) -> int:
 
 def _newest(tables: set[str]) -> dict[str, str]:
     """The table for each name: that of this name, else the one of the highest version."""
-    found: dict[str, tuple[int, str]] = {}
+    newest: dict[str, tuple[int, str]] = {}
     for table in tables:
         match = _VERSION.fullmatch(table)
         name, version = (match[1], int(match[2])) if match else (table, sys.maxsize)
-        found[name] = max(found.get(name, (0, "")), (version, table))
-    return {name: table for name, (_, table) in found.items()}
+        newest[name] = max(newest.get(name, (0, "")), (version, table))
+    return {name: table for name, (_, table) in newest.items()}
 
 
 def _number(value: Any) -> int | None:

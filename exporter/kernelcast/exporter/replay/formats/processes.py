@@ -130,7 +130,10 @@ def _number(value: Any, absent: int) -> int:
 
 
 def _correlation(event: Event) -> str | None:
-    """The id that a call has in common with the work it launched; None for an event without one."""
+    """The id that a call has in common with the work it launched; None for an event without one.
+
+    0 is no id (`CUPTI_CORRELATION_ID_UNKNOWN`); ROCm's tracer writes it for work that it cannot link.
+    """
     arguments = event.get("args")
     correlation = arguments.get("correlation") if isinstance(arguments, dict) else None
-    return None if correlation is None else str(correlation)
+    return str(correlation) if correlation not in (None, 0, "0") else None

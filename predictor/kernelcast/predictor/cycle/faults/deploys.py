@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints, extended
 from kernelcast.predictor.causes.find import FeatureColumn, FeatureRows, find
 from kernelcast.predictor.causes.observed import usual_low
 from kernelcast.predictor.cycle.candidate_findings import observed_candidate
@@ -212,11 +212,10 @@ class Deploys:
 
     def _sync(self, rows: Ints) -> None:
         """Make room for rows, and forget what other series left in them."""
-        more = max(int(rows.max(initial=-1)) + 1 - len(self._since), 0)
-        self._generation = np.r_[self._generation, np.zeros(more, np.int64)]
-        self._since = np.r_[self._since, np.full(more, EMPTY, np.int64)]
-        self._former = np.r_[self._former, np.full(more, UNKNOWN, np.int64)]
-        self._reference, self._value = (np.r_[old, np.full(more, np.nan)] for old in (self._reference, self._value))
+        size = int(rows.max(initial=-1)) + 1
+        self._generation, self._since = extended(self._generation, size, 0), extended(self._since, size, EMPTY)
+        self._former = extended(self._former, size, UNKNOWN)
+        self._reference, self._value = (extended(old, size, np.nan) for old in (self._reference, self._value))
         generation = self._source.windows.generation[rows]
         self._clear(rows[self._generation[rows] != generation])
         self._generation[rows] = generation

@@ -13,7 +13,7 @@ from kernelcast.predictor.cycle.device_panels import DeviceRows
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
-from kernelcast.predictor.robust import row_medians
+from kernelcast.predictor.robust import row_medians, row_quantiles
 from kernelcast.predictor.series.subjects import DeviceKey, Subject
 from kernelcast.predictor.tuning.runs import ProgramRun
 from kernelcast.predictor.tuning.tunables import names_kernel
@@ -203,7 +203,4 @@ def _tuned(run: ProgramRun, label: str) -> str:
 
 def usual_clocks(blocks: Floats) -> Floats:
     """Clock of each GPU under load: an upper quantile of its blocks, shape (n,); NaN where none is known."""
-    ordered = np.sort(blocks[:, -PAST_BLOCKS:], axis=1)
-    count = np.isfinite(ordered).sum(axis=1)
-    clocks: Floats = ordered[np.arange(len(ordered)), (0.9 * np.maximum(count - 1, 0)).astype(np.int64)]
-    return clocks
+    return row_quantiles(blocks[:, -PAST_BLOCKS:], 0.9)

@@ -92,6 +92,25 @@ def test_warnings_before_and_between_the_outputs_are_skipped(tmp_path: Path) -> 
     assert value(gpu, "GPU_TEMP") == 45
 
 
+def test_an_output_that_is_cut_leaves_the_whole_ones(tmp_path: Path) -> None:
+    """A loop that is stopped, and one that is started again in the same file."""
+    path = tmp_path / "rocm.json"
+    whole = json.dumps({"card0": CARD}, indent=1)
+    path.write_text("\n".join((whole, whole[:400], whole, whole[:300])))
+    recording = read_any(path)
+    assert len(recording.moments) == 2
+    assert recording.note == "outputs that are cut, and left out: 2"
+
+
+@pytest.mark.parametrize("text", ['{"gpu_data": [{"gpu": 0}]}', '[\n {"gpu": 0, "usage": "N/A"}]'])
+def test_output_of_amd_smi_is_named(tmp_path: Path, text: str) -> None:
+    """Its two forms: henrygd/beszel issue 737, ROCm/amdsmi issue 134."""
+    path = tmp_path / "amd.json"
+    path.write_text(text)
+    with pytest.raises(TraceError, match="amd-smi's is not read"):
+        read_any(path)
+
+
 @pytest.mark.skipif(not CAPTURES.exists(), reason=f"{CAPTURES} has the captures")
 @pytest.mark.parametrize(
     ("name", "number", "model", "celsius", "watt", "memory_bytes"),
