@@ -31,7 +31,7 @@ def test_all_pictures_together_are_small() -> None:
 
 
 def test_every_page_that_can_be_drawn_exists() -> None:
-    assert {f"{uid}.json" for uid in PAGES.values()} == set(dashboards.render())
+    assert {f"{uid}.json" for uid in PAGES.values()} < set(dashboards.render())
 
 
 def test_the_demos_output_names_the_bridge() -> None:

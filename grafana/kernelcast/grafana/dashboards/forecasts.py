@@ -167,8 +167,12 @@ def _band(subject: Subject) -> Placed:
 
 
 def _without_forecast(subject: Subject) -> Query:
-    """The line for no forecast; while the predictor is stopped nobody knows whether there would be one."""
-    line = liveness.nothing(_NONE, (_forecast(subject, "mean"), liveness.LEARNING.proof))
+    """The line for no forecast, where the graph does not end with one: it would stretch the axis down to 0.
+
+    While the predictor is stopped nobody knows whether there would be one.
+    """
+    mean = _forecast(subject, "mean")
+    line = liveness.nothing(_NONE, (mean, f"{mean} @ end()", liveness.LEARNING.proof))
     return replace(line, expr=f"{line.expr} and on () group({liveness.PREDICTORS})")
 
 

@@ -222,8 +222,8 @@ def test_the_head_of_a_page_names_the_events_that_graphs_have_dashed_lines_for(t
         assert "Dashed lines" not in drawn(url, tmp_path / "without")
 
 
-def test_choices_of_one_value_are_in_the_order_of_their_names(tmp_path: Path) -> None:
-    """Prometheus sorts by value and leaves equal ones in any order: healthy nodes changed places."""
+def test_choices_and_rows_of_one_value_are_in_the_order_of_their_names(tmp_path: Path) -> None:
+    """Prometheus sorts by value and leaves equal ones in any order: healthy nodes and GPUs changed places."""
 
     def ask(_path: str, _body: bytes, _headers: Mapping[str, str]) -> ForwardedAnswer:
         result = [{"metric": {"kernel": name}, "value": [0, value]} for name, value in TIED]
@@ -231,9 +231,12 @@ def test_choices_of_one_value_are_in_the_order_of_their_names(tmp_path: Path) ->
             200, "application/json", "", json.dumps({"status": "success", "data": {"result": result}}).encode()
         )
 
-    with served(ask, ("text",)) as url:
+    board = dashboard(("table",))
+    board["panels"][0]["options"]["sortBy"] = [{"displayName": "Value", "desc": True}]
+    with served(ask, (), board=board) as url:
         text = drawn(url, tmp_path)
     assert re.findall(r'<option[^>]*value="(gemm\d+)"', text) == ["gemm3", "gemm1", "gemm2", "gemm10"]
+    assert re.findall(r'<td[^>]*title="(\w+\d+)"', text) == ["general3", "general1", "general2", "general10"]
 
 
 def test_a_kernel_named_as_a_script_is_text_in_every_panel(document: str) -> None:

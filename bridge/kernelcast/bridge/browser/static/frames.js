@@ -125,16 +125,18 @@ function filtered(table, names) {
   return names ? { ...table, columns: table.columns.filter((name) => names.includes(name)) } : table;
 }
 
+// Rows by a column; those of one value by their names, as Prometheus answers in any order.
 export function sorted(table, by) {
   if (!by?.field) return table;
   const sign = by.desc ? -1 : 1;
+  const ordered = (left, right) => left.localeCompare(right, "en", { numeric: true });
+  const names = (row) => table.columns.map((name) => row[name]).filter((value) => typeof value === "string").join(" ");
   const place = (value) => (value === undefined || value === null || (typeof value === "number" && Number.isNaN(value)) ? 1 : 0);
-  const rows = [...table.rows].sort((left, right) => {
-    const [a, b] = [left[by.field], right[by.field]];
+  const compared = (a, b) => {
     if (place(a) || place(b)) return place(a) - place(b);
-    if (typeof a === "number" && typeof b === "number") return sign * (a - b);
-    return sign * String(a).localeCompare(String(b), "en", { numeric: true });
-  });
+    return sign * (typeof a === "number" && typeof b === "number" ? a - b : ordered(String(a), String(b)));
+  };
+  const rows = [...table.rows].sort((left, right) => compared(left[by.field], right[by.field]) || ordered(names(left), names(right)));
   return { ...table, rows };
 }
 

@@ -17,9 +17,9 @@ export function header(page) {
   if (page.parameters.get("theme")) kept.set("theme", page.parameters.get("theme"));
   const tabs = site.dashboards.map((each) => element("a", { href: `/pages/${encodeURIComponent(each.uid)}?${kept}`, title: each.description ?? "", "aria-current": each.uid === model.uid ? "page" : null }, each.title.replace(/^kernelcast\s*\/\s*/, "")));
   replace(holder,
-    element("nav", { "aria-label": "Pages" }, element("a", { href: "/", class: "brand" }, "kernelcast"), tabs),
+    element("nav", { "aria-label": "Pages" }, element("a", { href: "/", class: "brand" }, "kernelcast"), tabs, theme(page)),
     element("details", { class: "choices", open: choicesOpen, ontoggle: (event) => (choicesOpen = event.target.open) }, element("summary", {}, "Choices"),
-      element("div", { class: "tools" }, page.variables.list.filter((each) => Number(each.hide ?? 0) < 2).map((variable) => picker(page, variable)), ranges(page), theme(page))),
+      element("div", { class: "tools" }, page.variables.list.filter((each) => Number(each.hide ?? 0) < 2).map((variable) => picker(page, variable)), ranges(page))),
     element("p", { id: "status", role: "status" }));
   status(page);
 }
@@ -42,6 +42,7 @@ function events(page) {
 function picker(page, variable) {
   const chosen = page.variables.chosen.get(variable.name) ?? [];
   const known = page.variables.options.get(variable.name) ?? [];
+  if (!known.length && !chosen.length) return null;
   const values = [...new Set([...(variable.includeAll || variable.multi ? [ALL] : []), ...known, ...chosen])];
   const options = values.slice(0, 500).map((value) => element("option", { value, selected: chosen.includes(value) }, page.variables.textOf(variable.name, value) || "–"));
   const several = chosen.length > 1 ? [element("option", { value: SEVERAL, selected: true }, `${chosen.length} chosen`)] : [];
