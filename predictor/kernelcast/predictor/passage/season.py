@@ -65,6 +65,7 @@ class Season:
             has a value.
         lower: Shape (n, d), lower end.
         path: Shape (n, d), upper value of most days, of that hour alone.
+        coming: Shape (n, d), the same for the next d hours: where no earlier day has a value, that of the last day.
         phase: Shape (n,), blocks since the end of the last whole hour.
         days: Shape (n,), earlier days with a value.
     """
@@ -72,6 +73,7 @@ class Season:
     upper: Floats
     lower: Floats
     path: Floats
+    coming: Floats
     phase: Ints
     days: Ints
 
@@ -125,7 +127,7 @@ class Season:
     def ahead(self, blocks: Floats) -> Floats:
         """Highest usual value until each of some blocks ahead, of shape (k,): shape (n, k); -inf where unknown."""
         steps = np.arange(1, int(blocks.max()) + 1)
-        path = np.take_along_axis(self.path, self._columns(steps), axis=1)
+        path = np.take_along_axis(self.coming, self._columns(steps), axis=1)
         highest = np.maximum.accumulate(np.where(self.known[:, None] & np.isfinite(path), path, -np.inf), axis=1)
         return highest[:, blocks.astype(np.int64) - 1]
 
@@ -159,8 +161,9 @@ def learn(hours: Floats, phase: Ints, day_hours: int) -> Season:
             upper = np.fmax(upper, high[:, high.shape[1] - back : high.shape[1] - back + day_hours])
     lower = -_of_most_days(-low, day_hours)
     path = _of_most_days(padded[:, 1:], day_hours)
+    coming = np.where(np.isfinite(path), path, padded[:, -day_hours:])
     earlier = padded[:, 1:-day_hours].reshape(rows, -1, day_hours)
-    return Season(upper, lower, path, phase, np.isfinite(earlier).any(axis=2).sum(axis=1))
+    return Season(upper, lower, path, coming, phase, np.isfinite(earlier).any(axis=2).sum(axis=1))
 
 
 def _of_most_days(values: Floats, day_hours: int) -> Floats:

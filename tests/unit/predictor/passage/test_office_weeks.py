@@ -56,11 +56,15 @@ def office(days: int, *, later: tuple[int, float] = (999, 0.0)) -> Floats:
 
 def fires_at_a_morning(values: Floats, day: int) -> bool:
     """Whether the alert fires between 6 and 13 h of a day."""
+    return fires(values, range(day * BLOCKS + 72, day * BLOCKS + 156))
+
+
+def fires(values: Floats, ends: range) -> bool:
+    """Whether the alert fires at the end of one of some blocks."""
     numbers = np.zeros((1, len(values)), np.int64)
     nothing = np.full((1, len(values)), np.nan)
     whole = SeriesBlocks.of(values[None], values[None], nothing, numbers, numbers - 1, averaged=np.array([True]))
-    ends, quiet = range(day * BLOCKS + 72, day * BLOCKS + 156), AlarmState.quiet(1)
-    results = run(whole, TRAITS, DetectorOptions(calibration=shipped()), ends=ends, alarms=quiet)
+    results = run(whole, TRAITS, DetectorOptions(calibration=shipped()), ends=ends, alarms=AlarmState.quiet(1))
     return any(bool(one.alarms.firing[0]) for one in results)
 
 
@@ -69,6 +73,15 @@ def test_no_morning_after_a_change_of_the_clock_is_a_drift(hours: float) -> None
     values = office(16, later=(14, hours))
     assert not fires_at_a_morning(values, 14)
     assert not fires_at_a_morning(values, 15)
+
+
+def test_a_night_that_gets_warmer_is_carried_to_the_work_that_the_only_earlier_day_has_shown() -> None:
+    hours = np.arange(2 * BLOCKS) / 12
+    works = (hours % 24 >= 9) & (hours % 24 < 18)
+    values = np.where(works, 84.0, 50.0) + np.random.default_rng(4).normal(0, 0.3, len(hours))
+    before_work = range(BLOCKS, BLOCKS + 60)
+    assert fires(np.round(values + 0.7 * np.maximum(hours - 20, 0)), before_work)
+    assert not fires(np.round(values), before_work)
 
 
 def test_without_earlier_weeks_the_same_monday_is_one() -> None:
