@@ -239,7 +239,7 @@ def _trend(panel: _Panel, season: Season) -> tuple[Trend, Floats]:
         adjusted,
         np.maximum.reduce([panel.learnt.since, panel.begins, _load_step(load), jumps]),
         resolution=panel.resolution,
-        settling=panel.traits.settling_blocks,
+        settling=_settling(panel),
         begins=panel.begins,
         usual=season.usual(adjusted, panel.noise),
         own_rise=own & season.known,
@@ -463,6 +463,15 @@ def _load_effect(values: Floats, load: Floats) -> Floats:
     usual = row_medians(load[:, -12:])
     effect: Floats = np.nan_to_num(gain[:, None] * (load - usual[:, None]))
     return effect
+
+
+def _settling(panel: _Panel) -> Ints:
+    """Blocks after a bend during which a slope says nothing; 0 where the load is known and had no step."""
+    load, settling = panel.blocks.load, panel.traits.settling_blocks
+    since_step = load.shape[1] - _load_step(load)
+    recent = np.arange(load.shape[1]) >= load.shape[1] - settling[:, None]
+    is_known = (np.isfinite(load) | ~recent).all(axis=1)
+    return np.where(is_known & (since_step >= settling), 0, settling)
 
 
 def _load_step(load: Floats) -> Ints:

@@ -291,6 +291,19 @@ def test_a_load_that_does_not_vary_shows_no_wear() -> None:
     assert np.isnan(values).all()
 
 
+@pytest.mark.parametrize("minutes", [45, 60])
+def test_a_fan_that_dies_under_a_known_load_is_predicted_within_its_first_hour(minutes: int) -> None:
+    values = 38 + noise(26, 0.1) + rise(26, 36.0, last=minutes / 60)
+    load = np.full(len(values), 115.0)
+    warms_up = np.where(np.arange(len(values)) < len(values) - minutes // 5, load, 400.0)
+    given = traits(87.0, resolution=1.0, settling=15)
+    within_an_hour = HORIZONS_SECONDS.index(3600.0)
+    assert evaluate(blocks(values, load=load), given).passage.probability[0, within_an_hour] > 0.8
+    # What a step of the load brings may end below the limit, and without the load nobody knows.
+    for unknown in (warms_up, None):
+        assert highest(evaluate(blocks(values, load=unknown), given)) < 0.4
+
+
 def test_load_explains_a_rise_of_temperature() -> None:
     load = 300 + 40 * np.sin(np.arange(24 * _HOUR) * 2 * np.pi / 60) + rise(24, 20.0, last=3)
     values = 40 + 0.1 * load + noise(24, 0.05)
