@@ -186,7 +186,7 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         ~panel.own,
         reach=np.maximum(reach * trend.age, LEAST_REACH),
         # What shared a kernel's GPU at this hour on some days is no course of today.
-        rise=np.where(panel.own[:, None], 0.0, _rise(season, level)),
+        rise=_rise(season, level, panel.own),
     )
     for rows, drift in _drifts(panel, trend, ~(opening | beyond | erratic), day_hours):
         headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
@@ -431,10 +431,10 @@ def _reserved(values: Floats, target: Floats) -> Bools:
     return reserved
 
 
-def _rise(season: Season, level: Floats) -> Floats:
+def _rise(season: Season, level: Floats, sure: Bools) -> Floats:
     """By how much the usual course of the day lifts a series above its level, shape (n, grid)."""
     above = np.maximum(level - season.upper_now(), 0.0)
-    ahead = season.ahead(GRID_BLOCKS) + np.nan_to_num(above)[:, None]
+    ahead = season.ahead(GRID_BLOCKS, sure) + np.nan_to_num(above)[:, None]
     rise: Floats = np.maximum(ahead - level[:, None], 0.0)
     return np.nan_to_num(rise, posinf=0.0)
 

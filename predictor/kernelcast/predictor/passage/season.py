@@ -65,6 +65,7 @@ class Season:
             has a value.
         lower: Shape (n, d), lower end.
         path: Shape (n, d), upper value of most days, of that hour alone.
+        sure: Shape (n, d), value that most days reach, of that hour alone.
         phase: Shape (n,), blocks since the end of the last whole hour.
         days: Shape (n,), earlier days with a value.
     """
@@ -72,6 +73,7 @@ class Season:
     upper: Floats
     lower: Floats
     path: Floats
+    sure: Floats
     phase: Ints
     days: Ints
 
@@ -122,10 +124,15 @@ class Season:
         upper: Floats = np.where(self.known, np.take_along_axis(self.upper, columns, axis=1)[:, 0], np.nan)
         return upper
 
-    def ahead(self, blocks: Floats) -> Floats:
-        """Highest usual value until each of some blocks ahead, of shape (k,): shape (n, k); -inf where unknown."""
+    def ahead(self, blocks: Floats, sure: Bools) -> Floats:
+        """Highest usual value from now until each of some blocks ahead, shape (n, k); -inf where unknown.
+
+        Args:
+            blocks: Shape (k,).
+            sure: Shape (n,), whether a value counts only where most days reach it.
+        """
         steps = np.arange(1, int(blocks.max()) + 1)
-        path = np.take_along_axis(self.path, self._columns(steps), axis=1)
+        path = np.take_along_axis(np.where(sure[:, None], self.sure, self.path), self._columns(steps), axis=1)
         highest = np.maximum.accumulate(np.where(self.known[:, None] & np.isfinite(path), path, -np.inf), axis=1)
         return highest[:, blocks.astype(np.int64) - 1]
 
@@ -158,9 +165,9 @@ def learn(hours: Floats, phase: Ints, day_hours: int) -> Season:
         if back <= high.shape[1]:
             upper = np.fmax(upper, high[:, high.shape[1] - back : high.shape[1] - back + day_hours])
     lower = -_of_most_days(-low, day_hours)
-    path = _of_most_days(padded[:, 1:], day_hours)
+    path, sure = _of_most_days(padded[:, 1:], day_hours), -_of_most_days(-padded[:, 1:], day_hours)
     earlier = padded[:, 1:-day_hours].reshape(rows, -1, day_hours)
-    return Season(upper, lower, path, phase, np.isfinite(earlier).any(axis=2).sum(axis=1))
+    return Season(upper, lower, path, sure, phase, np.isfinite(earlier).any(axis=2).sum(axis=1))
 
 
 def _of_most_days(values: Floats, day_hours: int) -> Floats:

@@ -179,7 +179,8 @@ def estimate(  # noqa: PLR0913  what a line depends on
     age = np.minimum(own, length - start).astype(np.int64)
     most = np.inf if usual is None else _most_slope(values, rest, age, noise, own_rise=own_rise)
     slope, straight, eased = (
-        np.minimum(np.where(known, estimated, 0.0), most) for estimated in (chosen.slope, chosen.straight, chosen.eased)
+        np.minimum(np.where(known, estimated, 0.0), most)
+        for estimated in (chosen.slope, chosen.straight, chosen.eased)
     )
     recent: Floats = np.where(here, values, np.nan)[:, -6:] - slope[:, None] * (np.arange(6.0) - 5.0)
     recent = np.where(np.arange(length)[-6:] >= start[:, None], recent, np.nan)
