@@ -144,10 +144,7 @@ def _decided(cycle: Cycle, row: int) -> dict[str, Any]:
     return {
         "alert": firing,
         "alert_since_seconds": int(state.since_ns[row]) / NANOSECONDS_PER_SECOND if firing else None,
-        "evaluations_with_a_high_probability": {
-            "within_an_hour": int(state.near[row]),
-            "at_all": int(state.far[row]),
-        },
+        "evaluations_with_a_high_probability": int(state.high[row]),
         "evaluations_with_a_low_probability": int(state.low[row]),
         "decided": _reason(cycle, row),
     }

@@ -139,7 +139,7 @@ class Detection:
         state.silence(rows[state.wide[rows]])
         short = rows[(state.known_blocks[rows] < MIN_BLOCKS) & ~state.beyond[rows]]
         state.probability[short], state.seconds[short] = np.nan, np.inf
-        state.near[short] = state.far[short] = 0
+        state.high[short] = 0
         state.firing[short] = False
 
     def _begin_regimes(self, rows: Ints, blocks: SeriesBlocks, block: int) -> bool:

@@ -27,7 +27,7 @@ class DetectorState:
     Attributes:
         evaluated: Number of the newest block that was evaluated; EMPTY before.
         generation: Count of series that the row had when it was synced.
-        firing, near, far, low: State of the alert rule, as `AlarmState`.
+        firing, high, low: State of the alert rule, as `AlarmState`.
         baseline: Usual value; does not change while an alert fires. NaN until it is learnt.
         limit: Limit of the last evaluation.
         opening: Whether the process was in its first minutes.
@@ -51,8 +51,7 @@ class DetectorState:
         self.generation: Ints = np.zeros(0, np.int64)
         self.evaluated: Ints = np.zeros(0, np.int64)
         self.firing: Bools = np.zeros(0, np.bool_)
-        self.near: Ints = np.zeros(0, np.int64)
-        self.far: Ints = np.zeros(0, np.int64)
+        self.high: Ints = np.zeros(0, np.int64)
         self.low: Ints = np.zeros(0, np.int64)
         self.baseline: Floats = np.zeros(0)
         self.limit: Floats = np.zeros(0)
@@ -110,13 +109,13 @@ class DetectorState:
 
     def alarms(self, rows: Ints) -> AlarmState:
         """State of the alert rule of rows."""
-        return AlarmState(self.firing[rows], self.near[rows], self.far[rows], self.low[rows])
+        return AlarmState(self.firing[rows], self.high[rows], self.low[rows])
 
     def keep(self, rows: Ints, block: int, moment: BlockResult) -> None:
         """Keep the result of an evaluation at the end of a block."""
         evaluation, alarms = moment.found, moment.alarms
         self.evaluated[rows] = block
-        self.near[rows], self.far[rows], self.low[rows] = alarms.near, alarms.far, alarms.low
+        self.high[rows], self.low[rows] = alarms.high, alarms.low
         self.firing[rows] = alarms.firing
         self.limit[rows], self.opening[rows], self.beyond[rows] = (
             evaluation.limit,
@@ -151,7 +150,7 @@ class DetectorState:
         """Take back the alert and the probabilities of rows that are not to be judged."""
         self.firing[rows] = self.beyond[rows] = self.passed[rows] = False
         self.probable[rows] = False
-        self.near[rows] = self.far[rows] = 0
+        self.high[rows] = 0
         self.probability[rows], self.seconds[rows] = np.nan, np.inf
 
 
@@ -159,8 +158,7 @@ _COLUMNS: Final[dict[str, float]] = {
     "generation": 0,
     "evaluated": EMPTY,
     "firing": False,
-    "near": 0,
-    "far": 0,
+    "high": 0,
     "low": 0,
     "baseline": np.nan,
     "limit": np.nan,

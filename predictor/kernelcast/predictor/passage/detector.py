@@ -190,7 +190,7 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         ~panel.own,
         reach=np.maximum(reach * trend.age, LEAST_REACH),
         # What shared a kernel's GPU at this hour on some days is no course of today.
-        rise=np.where(panel.own[:, None], 0.0, _rise(season, level)),
+        rise=_rise(season, level, panel.own),
     )
     for rows, drift in _drifts(panel, trend, ~(opening | beyond | erratic), day_hours):
         headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
@@ -243,7 +243,7 @@ def _trend(panel: _Panel, season: Season) -> tuple[Trend, Floats]:
         adjusted,
         np.maximum.reduce([panel.learnt.since, panel.begins, _load_step(load), jumps]),
         resolution=panel.resolution,
-        settling=panel.traits.settling_blocks,
+        settling=_settling(panel),
         begins=panel.begins,
         usual=season.usual(adjusted, panel.noise),
         own_rise=own & season.known,
@@ -435,10 +435,10 @@ def _reserved(values: Floats, target: Floats) -> Bools:
     return reserved
 
 
-def _rise(season: Season, level: Floats) -> Floats:
+def _rise(season: Season, level: Floats, sure: Bools) -> Floats:
     """By how much the usual course of the day lifts a series above its level, shape (n, grid)."""
     above = np.maximum(level - season.upper_now(), 0.0)
-    ahead = season.ahead(GRID_BLOCKS) + np.nan_to_num(above)[:, None]
+    ahead = season.ahead(GRID_BLOCKS, sure) + np.nan_to_num(above)[:, None]
     rise: Floats = np.maximum(ahead - level[:, None], 0.0)
     return np.nan_to_num(rise, posinf=0.0)
 
@@ -467,6 +467,15 @@ def _load_effect(values: Floats, load: Floats) -> Floats:
     usual = row_medians(load[:, -12:])
     effect: Floats = np.nan_to_num(gain[:, None] * (load - usual[:, None]))
     return effect
+
+
+def _settling(panel: _Panel) -> Ints:
+    """Blocks after a bend during which a slope says nothing; 0 where the load is known and had no step."""
+    load, settling = panel.blocks.load, panel.traits.settling_blocks
+    since_step = load.shape[1] - _load_step(load)
+    recent = np.arange(load.shape[1]) >= load.shape[1] - settling[:, None]
+    is_known = (np.isfinite(load) | ~recent).all(axis=1)
+    return np.where(is_known & (since_step >= settling), 0, settling)
 
 
 def _load_step(load: Floats) -> Ints:

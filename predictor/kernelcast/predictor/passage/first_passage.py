@@ -50,6 +50,12 @@ class Passage:
     seconds: Floats
     never: Floats
 
+    @property
+    def median_seconds(self) -> Floats:
+        """Time until the limit is as likely reached as not, shape (n,); infinite where that takes more than a day."""
+        median: Floats = self.seconds[:, QUANTILES.index(0.5)]
+        return median
+
 
 def first_passage(  # noqa: PLR0913  what a path depends on
     trend: Trend,

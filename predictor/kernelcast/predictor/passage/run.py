@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.local_time import LocalTime
-from kernelcast.predictor.passage.alert_rule import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState, is_near
 from kernelcast.predictor.passage.calibration import Calibration
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
@@ -155,7 +155,10 @@ def run(
             answered = options.answered(history, own, traits)
             considered = answered if options.asked is None else answered & options.asked
             said = np.where(considered, own.passage.probability, np.nan)
-            alarms = alarms.step(said[:, used], own.beyond, options.alarm_horizons_seconds).without(own.erratic)
+            near = is_near(
+                said[:, used], options.alarm_horizons_seconds, own.passage.median_seconds, history < DAY_BLOCKS
+            )
+            alarms = alarms.step(said[:, used], own.beyond, near).without(own.erratic)
             yield BlockResult(end, own, alarms, answered, history)
 
 

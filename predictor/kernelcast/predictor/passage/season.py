@@ -66,6 +66,7 @@ class Season:
         lower: Shape (n, d), lower end.
         path: Shape (n, d), upper value of most days, of that hour alone.
         coming: Shape (n, d), the same for the next d hours: where no earlier day has a value, that of the last day.
+        sure: Shape (n, d), value that most days reach, of that hour alone.
         phase: Shape (n,), blocks since the end of the last whole hour.
         days: Shape (n,), earlier days with a value.
     """
@@ -74,6 +75,7 @@ class Season:
     lower: Floats
     path: Floats
     coming: Floats
+    sure: Floats
     phase: Ints
     days: Ints
 
@@ -124,10 +126,15 @@ class Season:
         upper: Floats = np.where(self.known, np.take_along_axis(self.upper, columns, axis=1)[:, 0], np.nan)
         return upper
 
-    def ahead(self, blocks: Floats) -> Floats:
-        """Highest usual value until each of some blocks ahead, of shape (k,): shape (n, k); -inf where unknown."""
+    def ahead(self, blocks: Floats, sure: Bools) -> Floats:
+        """Highest usual value from now until each of some blocks ahead, shape (n, k); -inf where unknown.
+
+        Args:
+            blocks: Shape (k,).
+            sure: Shape (n,), whether a value counts only where most days reach it.
+        """
         steps = np.arange(1, int(blocks.max()) + 1)
-        path = np.take_along_axis(self.coming, self._columns(steps), axis=1)
+        path = np.take_along_axis(np.where(sure[:, None], self.sure, self.coming), self._columns(steps), axis=1)
         highest = np.maximum.accumulate(np.where(self.known[:, None] & np.isfinite(path), path, -np.inf), axis=1)
         return highest[:, blocks.astype(np.int64) - 1]
 
@@ -160,10 +167,10 @@ def learn(hours: Floats, phase: Ints, day_hours: int) -> Season:
         if back <= high.shape[1]:
             upper = np.fmax(upper, high[:, high.shape[1] - back : high.shape[1] - back + day_hours])
     lower = -_of_most_days(-low, day_hours)
-    path = _of_most_days(padded[:, 1:], day_hours)
+    path, sure = _of_most_days(padded[:, 1:], day_hours), -_of_most_days(-padded[:, 1:], day_hours)
     coming = np.where(np.isfinite(path), path, padded[:, -day_hours:])
     earlier = padded[:, 1:-day_hours].reshape(rows, -1, day_hours)
-    return Season(upper, lower, path, coming, phase, np.isfinite(earlier).any(axis=2).sum(axis=1))
+    return Season(upper, lower, path, coming, sure, phase, np.isfinite(earlier).any(axis=2).sum(axis=1))
 
 
 def _of_most_days(values: Floats, day_hours: int) -> Floats:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.passage.alert_rule import AlarmState
+from kernelcast.predictor.passage.alert_rule import AlarmState, is_near
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.detector import evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
@@ -133,7 +133,9 @@ def test_after_two_weeks_and_a_restart_from_a_snapshot_the_next_monday_is_no_dri
     for end in range(begin, begin + 84):
         after.write(end, values[end : end + 1])
         found = evaluate(after.blocks(end + 1), TRAITS, calibration=shipped())
-        alarms = alarms.step(found.passage.probability, found.beyond, HORIZONS_SECONDS)
+        passage = found.passage
+        near = is_near(passage.probability, HORIZONS_SECONDS, passage.median_seconds, np.array([False]))
+        alarms = alarms.step(passage.probability, found.beyond, near)
         assert not alarms.firing[0], (end - 14 * BLOCKS) / 12
 
 

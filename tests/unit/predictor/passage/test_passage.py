@@ -7,7 +7,7 @@ import pytest
 
 from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.passage import baseline
-from kernelcast.predictor.passage.alert_rule import RAISE_FAR_EVALUATIONS, AlarmState
+from kernelcast.predictor.passage.alert_rule import RAISE_FAR_EVALUATIONS, AlarmState, is_near
 from kernelcast.predictor.passage.calibration import Calibration, shipped
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
@@ -291,6 +291,19 @@ def test_a_load_that_does_not_vary_shows_no_wear() -> None:
     assert np.isnan(values).all()
 
 
+@pytest.mark.parametrize("minutes", [45, 60])
+def test_a_fan_that_dies_under_a_known_load_is_predicted_within_its_first_hour(minutes: int) -> None:
+    values = 38 + noise(26, 0.1) + rise(26, 36.0, last=minutes / 60)
+    load = np.full(len(values), 115.0)
+    warms_up = np.where(np.arange(len(values)) < len(values) - minutes // 5, load, 400.0)
+    given = traits(87.0, resolution=1.0, settling=15)
+    within_an_hour = HORIZONS_SECONDS.index(3600.0)
+    assert evaluate(blocks(values, load=load), given).passage.probability[0, within_an_hour] > 0.8
+    # What a step of the load brings may end below the limit, and without the load nobody knows.
+    for unknown in (warms_up, None):
+        assert highest(evaluate(blocks(values, load=unknown), given)) < 0.4
+
+
 def test_load_explains_a_rise_of_temperature() -> None:
     load = 300 + 40 * np.sin(np.arange(24 * _HOUR) * 2 * np.pi / 60) + rise(24, 20.0, last=3)
     values = 40 + 0.1 * load + noise(24, 0.05)
@@ -514,22 +527,41 @@ def test_blocks_have_means_and_medians_without_gaps() -> None:
 
 def test_a_far_breach_must_stay_probable_and_a_passed_limit_alerts_at_once() -> None:
     far = np.array([[0.0, 0.0, 0.0, 0.1, 0.9]])
-    state, calm = AlarmState.quiet(1), np.array([False])
+    state, calm, hours_away = AlarmState.quiet(1), np.array([False]), np.array([False])
     for number in range(RAISE_FAR_EVALUATIONS):
         assert state.firing[0] == (number >= RAISE_FAR_EVALUATIONS)
-        state = state.step(far, calm, HORIZONS_SECONDS)
+        state = state.step(far, calm, hours_away)
     assert state.firing[0]
-    assert AlarmState.quiet(1).step(far, np.array([True]), HORIZONS_SECONDS).firing[0]
+    assert AlarmState.quiet(1).step(far, np.array([True]), hours_away).firing[0]
+
+
+def test_a_near_breach_alerts_with_the_second_evaluation_that_shows_it() -> None:
+    probable, calm, near = np.array([[0.0, 0.1, 0.6, 0.9, 0.9]]), np.array([False]), np.array([True])
+    for at_first in (near, ~near):
+        state = AlarmState.quiet(1).step(probable, calm, at_first)
+        assert not state.firing[0]
+        assert state.step(probable, calm, near).firing[0]
+
+
+@pytest.mark.parametrize(
+    ("within_an_hour", "minutes", "later", "on_first_day"), [(0.4, 70, 0, 0), (0.6, 50, 1, 0), (0.9, 20, 1, 1)]
+)
+def test_a_breach_is_near_that_is_as_likely_as_not_within_the_hour_and_on_a_first_day_probable(
+    within_an_hour: float, minutes: float, later: int, on_first_day: int
+) -> None:
+    probability = np.tile([0.0, 0.1, within_an_hour, 0.9, 0.9], (2, 1))
+    near = is_near(probability, HORIZONS_SECONDS, np.full(2, 60.0 * minutes), np.array([False, True]))
+    assert near.tolist() == [later, on_first_day]
 
 
 def test_an_alert_clears_after_half_an_hour_and_an_abstention_changes_nothing() -> None:
-    state = AlarmState.quiet(1).step(np.ones((1, 5)), np.array([True]), HORIZONS_SECONDS)
-    calm = np.array([False])
-    state = state.step(np.full((1, 5), np.nan), calm, HORIZONS_SECONDS)
+    state = AlarmState.quiet(1).step(np.ones((1, 5)), np.array([True]), np.array([True]))
+    calm, near = np.array([False]), np.array([False])
+    state = state.step(np.full((1, 5), np.nan), calm, near)
     for _ in range(5):
-        state = state.step(np.zeros((1, 5)), calm, HORIZONS_SECONDS)
+        state = state.step(np.zeros((1, 5)), calm, near)
         assert state.firing[0]
-    assert not state.step(np.zeros((1, 5)), calm, HORIZONS_SECONDS).firing[0]
+    assert not state.step(np.zeros((1, 5)), calm, near).firing[0]
 
 
 def test_the_shipped_calibration_is_monotone_and_names_its_origin() -> None:
