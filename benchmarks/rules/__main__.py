@@ -169,7 +169,7 @@ def measured_group(server: PrometheusServer, group: dict[str, Any], end: int) ->
 def measured_panels(server: PrometheusServer, options: argparse.Namespace, end: int) -> Iterator[dict[str, Any]]:
     """Yield the cost of each panel of each page, as the page opens."""
     range_times = {"start": str(end - panels.RANGE_SECONDS), "end": str(end), "step": "30"}
-    for panel in panels.opened(options.gpus, every_program=options.every_program):
+    for panel in panels.opened(options.gpus, every_program=options.every_program, kernel=options.kernel):
         total = Cost()
         for panel_query in panel.queries:
             path, times = ("query", {"time": str(end)}) if panel_query.is_instant else ("query_range", range_times)
@@ -234,6 +234,7 @@ def main() -> None:
         action="store_true",
         help="choose all programs on their page, which is the work of one program on all GPUs",
     )
+    parser.add_argument("--kernel", default=".+", help="pattern of the kernels chosen on the page of a program")
     parser.add_argument(
         "--tsdb", type=Path, help="folder that keeps the fleet's blocks for later runs with the same options"
     )

@@ -46,12 +46,13 @@ class Panel:
     queries: Sequence[PanelQuery]
 
 
-def opened(gpus: int, *, every_program: bool = False) -> Iterator[Panel]:
+def opened(gpus: int, *, every_program: bool = False, kernel: str = ".+") -> Iterator[Panel]:
     """Yield the panels with queries of all pages of a fleet, those in collapsed rows, too.
 
     Args:
         gpus: GPUs of the fleet.
         every_program: Choose all programs, also on a page that opens on one.
+        kernel: Pattern of the kernels chosen.
     """
     for text in dashboards.render().values():
         page = json.loads(text)
@@ -59,7 +60,7 @@ def opened(gpus: int, *, every_program: bool = False) -> Iterator[Panel]:
         values = {
             variable["name"]: _first_value(variable, nodes, every_program=every_program)
             for variable in page["templating"]["list"]
-        }
+        } | {"kernel": kernel}
         for top in page["panels"]:
             is_row = top["type"] == "row"
             for panel in top["panels"] if is_row else (top,):
