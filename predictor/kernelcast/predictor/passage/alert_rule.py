@@ -14,8 +14,8 @@ CLEAR_PROBABILITY: Final = 0.4
 NEAR_SECONDS: Final = 3600.0
 """Time within which a breach is near: half an hour of waiting would be half of what is left.
 
-Of 26 fans that die (`benchmarks.predictor others-fleet`), 22 were paged in time with an hour, 20 with half an hour, and 18
-where only a probability above `RAISE_PROBABILITY` within the hour is near.
+Of 26 fans that die (`benchmarks.predictor others-fleet`), 22 were paged in time with an hour, 20 with half an hour, and
+18 where only a probability above `RAISE_PROBABILITY` within the hour is near.
 """
 RAISE_NEAR_EVALUATIONS: Final = 2
 """Evaluations in a row after which a near breach raises an alert."""

@@ -166,7 +166,7 @@ def estimate(  # noqa: PLR0913  what a line depends on
     short, long = lines[0], lines[-1]
     # A steep rise of an hour is a step between points of the long line; the short one tells them apart. Where a series
     # settles for longer than the rise, both begin a regime.
-    steep = (settling == 0) & (long.step <= POINTS * strides[0])
+    steep = (settling <= _LEAST_SHORT) & (long.step <= POINTS * strides[0])
     steps = [np.where(step > 0, length - step, 0) for step in (short.step, np.where(steep, short.step, long.step))]
     start = np.maximum(since, np.maximum(*steps))
     least = np.maximum(settling, _LEAST_SHORT)
@@ -179,8 +179,7 @@ def estimate(  # noqa: PLR0913  what a line depends on
     age = np.minimum(own, length - start).astype(np.int64)
     most = np.inf if usual is None else _most_slope(values, rest, age, noise, own_rise=own_rise)
     slope, straight, eased = (
-        np.minimum(np.where(known, estimated, 0.0), most)
-        for estimated in (chosen.slope, chosen.straight, chosen.eased)
+        np.minimum(np.where(known, estimated, 0.0), most) for estimated in (chosen.slope, chosen.straight, chosen.eased)
     )
     recent: Floats = np.where(here, values, np.nan)[:, -6:] - slope[:, None] * (np.arange(6.0) - 5.0)
     recent = np.where(np.arange(length)[-6:] >= start[:, None], recent, np.nan)

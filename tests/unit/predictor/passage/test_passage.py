@@ -20,6 +20,7 @@ from kernelcast.predictor.passage.run import (
     trailing_mean,
 )
 from kernelcast.predictor.passage.series import SeriesBlocks, Traits, build, condense
+from kernelcast.predictor.passage.trend import estimate
 from kernelcast.predictor.passage.wear import at_usual_load
 
 _HOUR = 12
@@ -611,3 +612,24 @@ def test_a_neighbour_that_takes_more_of_a_kernel_each_day_is_no_ageing_kernel() 
     values = beside_a_neighbour(np.array([0.0, 0.075, 0.145]))
     worst = [highest(evaluated(values[: round(end * _HOUR)], np.nan)) for end in np.arange(58, 72.5, 0.5)]
     assert max(worst) < 0.4
+
+
+@pytest.mark.parametrize(
+    ("slower", "least", "most"), [([0.1, 0.1, 0.1, 0.0], 0.8, 1.0), ([0.0, 0.1, 0.0, 0.0], 0.0, 0.4)]
+)
+def test_a_kernel_that_ages_by_night_is_carried_to_a_neighbour_of_most_days_and_to_no_other(
+    slower: list[float], least: float, most: float
+) -> None:
+    morning = 3 * 24 + 8
+    values = (
+        beside_a_neighbour(np.array(slower)) + np.maximum(np.arange(96 * _HOUR) / _HOUR - (morning - 4), 0.0) * 0.02
+    )
+    found = evaluated(values[: morning * _HOUR], np.nan)
+    assert least <= found.passage.probability[0, HORIZONS_SECONDS.index(14_400.0)] <= most
+
+
+def test_a_steep_rise_is_as_old_as_it_is_and_where_a_series_settles_a_step() -> None:
+    rows = np.tile(70 + noise(24, 0.1) + rise(24, 12.0, last=0.9), (2, 1))
+    found = estimate(rows, np.zeros(2, np.int64), resolution=np.zeros(2), settling=np.array([5, 15]))
+    assert found.age[0] == pytest.approx(11, abs=1)
+    assert found.slope.tolist() == [pytest.approx(1.0, abs=0.1), 0.0]
