@@ -43,7 +43,7 @@ def test_rates_are_those_between_the_first_and_the_last_step() -> None:
     assert (run.steps, run.items) == (11, 88)
     assert (run.step_seconds, run.steps_per_second, run.items_per_second) == (10.0, 1.0, 8.0)
     assert run.phase_seconds == {"data": pytest.approx(4.0), "backward": pytest.approx(6.0)}
-    assert run.verdict == "input-bound: 40 % of the step waits for data"
+    assert run.verdict == "the largest part of the step is backward, 60 %; 40 % waits for data"
 
 
 def test_a_program_without_a_step_has_its_kernels_and_what_to_call() -> None:
