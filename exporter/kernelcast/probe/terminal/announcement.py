@@ -117,8 +117,9 @@ def place(situation: Situation, *, ends: bool = False) -> str:
     if situation.trouble:
         return f"{NO_EXPORTER}: {situation.trouble}"
     if situation.starts_exporter:
-        page = "the page of the exporter beside it"
-        return f"it ended before {page} was up" if ends else f"{page} is not up yet"
+        if ends:
+            return "it was too short for a page; --report FILE.json keeps what was measured"
+        return "the page of the exporter beside it is not up yet"
     if situation.is_connected:
         return f"the exporter at {path} has it"
     return _not_connected(situation)
