@@ -67,7 +67,7 @@ def test_the_values_that_the_kubernetes_page_shows_are_keys_of_the_chart() -> No
     chart = yaml.safe_load((DOCS.parent / "deploy/helm/kernelcast/values.yaml").read_text())
     blocks = re.findall(r"```yaml\n(.*?)```", (DOCS / "start/kubernetes.md").read_text(), re.DOTALL)
     shown = [block for block in blocks if "kafka:" in block]
-    assert len(shown) == 3
+    assert len(shown) == 4
     for block in shown:
         for key, value in yaml.safe_load(block).items():
             assert key in chart
