@@ -1,6 +1,7 @@
 """The documentation site: links that leave `docs/`, and the commands that its pages name."""
 
 import re
+from dataclasses import fields
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,12 @@ def test_a_sites_file_that_a_page_shows_is_taken(page: str, tmp_path: Path) -> N
     path = tmp_path / "site.yaml"
     path.write_text(next(block for block in blocks if "exporter: {targets" in block))
     assert site.read(path).bridge.targets
+
+
+def test_the_site_of_the_page_about_grafana_shows_every_key() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (DOCS / "grafana.md").read_text(), re.DOTALL)
+    shown = yaml.safe_load(next(block for block in blocks if "exporter: {targets" in block))
+    assert set(shown) == {each.name for each in fields(site.Site)}
 
 
 def test_the_values_that_the_kubernetes_page_shows_are_keys_of_the_chart() -> None:
