@@ -45,8 +45,8 @@ _HEADING: Final = (
     "Made by `kernelcast grafana alertmanager-config`.\n"
     "1. Give the receivers critical, warning, info and heartbeat addresses: without them no person gets a message.\n"
     "   people.yaml, which `kernelcast grafana files --output DIR` writes, shows how. What gets the heartbeat must\n"
-    "   raise an alarm when it stops. `kernelcast grafana files` keeps a file whose receivers are yours, and writes the\n"
-    "   new text to FILE.new.\n"
+    "   raise an alarm when it stops. `kernelcast grafana files` keeps a file whose receivers are yours, and writes\n"
+    "   the new text to FILE.new.\n"
     "2. Check the file with `amtool check-config FILE`, and start Alertmanager with `--config.file=FILE`."
 )
 _OF_THE_BRIDGE: Final = "\nThe receiver kernelcast is the bridge, which writes every alert to Kafka."

@@ -17,8 +17,7 @@ _GPU: Final = ("Hostname", "gpu")
 _NODE: Final = ("Hostname",)
 _MEMORY_XIDS: Final = "48|63|94|95"
 PREDICTOR_PRODUCER: Final = "kernelcast-predictor"
-"""The predictor's `service.name` on Kafka: the label `job` of KernelcastProducerSilent, whatever a site calls the scrape
-job."""
+"""The predictor's `service.name` on Kafka: the `job` of KernelcastProducerSilent, whatever the scrape job is called."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The documentation site: links that leave `docs/`, and the commands that its pages name."""
 
 import re
-from dataclasses import fields
 import shlex
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
