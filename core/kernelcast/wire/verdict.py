@@ -4,8 +4,11 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 LARGE: Final = 0.2
-"""Share of the time from which waiting for data, or a phase beside training, is the thing to say about a program. The
-advice to prefetch more comes earlier (the rule `input_bound`, 5 %): it costs little, and does not name the bound."""
+"""Share of the time from which waiting for data, or a phase beside training, is the thing to say about a program.
+
+The program is input-bound only where data is the largest phase, too: below another one a better loader is not what
+would save most. The advice to prefetch more comes earlier (the rule `input_bound`, 5 %): it costs little, and does not
+name the bound."""
 BESIDE: Final = {
     "compilation": "compilation; a longer run has less of it",
     "checkpoint": "saving checkpoints",
@@ -37,16 +40,21 @@ def verdict(phase_seconds: Mapping[str, float], gpu_idle_ratio: float | None = N
 
     >>> verdict({"data": 3.8, "forward": 3.0, "backward": 3.2})
     'input-bound: 38 % of the step waits for data'
+    >>> verdict({"data": 3.9, "forward": 0.8, "optimizer": 5.3})
+    'the largest part of the step is optimizer, 53 %; 39 % waits for data'
     """
     total_seconds = sum(phase_seconds.values())
     if not total_seconds:
         return ""
     share = {name: seconds / total_seconds for name, seconds in phase_seconds.items()}
-    if share.get("data", 0.0) >= LARGE:
-        return f"input-bound: {share['data'] * 100:.0f} % of the step waits for data"
+    waits, largest = share.get("data", 0.0), max(share.values())
+    if LARGE <= waits == largest:
+        return f"input-bound: {waits * 100:.0f} % of the step waits for data"
     beside = max(BESIDE, key=lambda phase: share.get(phase, 0.0))
-    if share.get(beside, 0.0) >= LARGE:
+    if share.get(beside, 0.0) >= max(LARGE, waits):
         return f"{share[beside] * 100:.0f} % of the time is {BESIDE[beside]}"
+    if waits >= LARGE:
+        return f"{_largest_part(share)}; {waits * 100:.0f} % waits for data"
     if gpu_idle_ratio is not None and gpu_idle_ratio >= LARGE:
         return f"host-bound: the GPU is idle for {gpu_idle_ratio * 100:.0f} % of the time"
     return _of_training(share, has_peers=has_peers)
@@ -62,11 +70,12 @@ def _of_training(share: Mapping[str, float], *, has_peers: bool) -> str:
         return f"forward, backward and the wait for other ranks take {trains * 100:.0f} %{waits}"
     if trains >= 0.5:
         return f"compute-bound: forward and backward take {trains * 100:.0f} % of the step{waits}"
+    if not trains and share.get("other", 0.0) == max(share.values()):
+        return f"the step's own work takes {share['other'] * 100:.0f} % of the time; its phases are not known"
+    return f"{_largest_part(share)}{waits}"
+
+
+def _largest_part(share: Mapping[str, float]) -> str:
     largest = max(share, key=lambda name: share[name])
-    percent = f"{share[largest] * 100:.0f} %"
-    is_unknown = largest == "other" and not trains
-    return (
-        f"the step's own work takes {percent} of the time; its phases are not known"
-        if is_unknown
-        else f"the largest part of the step is {largest}, {percent}{waits}"
-    )
+    name = "other work" if largest == "other" else largest
+    return f"the largest part of the step is {name}, {share[largest] * 100:.0f} %"

@@ -102,7 +102,7 @@ def environment(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
         options = {**options, "--report": os.path.abspath(options["--report"])}  # noqa: PTH100  likewise
     return {
         **{VARIABLES[name]: value for name, value in options.items()},
-        SWITCH: "1",
+        SWITCH: environ.get(SWITCH) or "1",  # KERNELCAST_PROBE=0 switches off a command that is in a script
         LAUNCH: f"{os.getpid()}-{time.time_ns():x}",
         "PYTHONPATH": os.pathsep.join([PRELOAD, *paths]),
     }

@@ -7,6 +7,8 @@ goes to a receiver of its own. An alert that is a cause inhibits its consequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import yaml
+
 from kernelcast.grafana import faults
 from kernelcast.grafana.consequences import Consequences, declared
 from kernelcast.grafana.rules.model import PRODUCTION, AlertSeverity, Profile, duration, to_yaml
@@ -43,7 +45,8 @@ _HEADING: Final = (
     "Made by `kernelcast grafana alertmanager-config`.\n"
     "1. Give the receivers critical, warning, info and heartbeat addresses: without them no person gets a message.\n"
     "   people.yaml, which `kernelcast grafana files --output DIR` writes, shows how. What gets the heartbeat must\n"
-    "   raise an alarm when it stops.\n"
+    "   raise an alarm when it stops. `kernelcast grafana files` keeps a file whose receivers are yours, and writes\n"
+    "   the new text to FILE.new.\n"
     "2. Check the file with `amtool check-config FILE`, and start Alertmanager with `--config.file=FILE`."
 )
 _OF_THE_BRIDGE: Final = "\nThe receiver kernelcast is the bridge, which writes every alert to Kafka."
@@ -134,6 +137,23 @@ def bridge_receivers(webhook_url: str, profile: Profile, access: ServerAccess = 
     client = {"http_config": access.client()} if access.client() else {}
     webhook = {"url": webhook_url, "send_resolved": True, "max_alerts": 0} | client  # 0: every alert of a group
     return [{"name": BRIDGE_RECEIVER, "webhook_configs": [webhook]}]
+
+
+def has_own_receivers(held: str, generated: str) -> bool:
+    """Whether a configuration has receivers, apart from the bridge's, that differ from the generated ones.
+
+    One that is not YAML any more is somebody's work, too.
+    """
+    try:
+        return _people(held) != _people(generated)
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError):
+        return True
+
+
+def _people(configuration: str) -> list[Any]:
+    """The receivers for people."""
+    receivers = yaml.safe_load(configuration)["receivers"]
+    return [receiver for receiver in receivers if receiver["name"] != BRIDGE_RECEIVER]
 
 
 def severity_routes(profile: Profile) -> list[dict[str, Any]]:

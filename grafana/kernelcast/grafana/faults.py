@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from kernelcast.grafana.addresses import GPUS, KERNELS, PIPELINE
 from kernelcast.grafana.rules.model import MINUTE
-from kernelcast.grafana.rules.recording import PREDICTOR_JOB
 
 MAX_CONSEQUENCES: Final = 3
 """Consequences of one fault that its runbook names at most; a test holds it."""
 _GPU: Final = ("Hostname", "gpu")
 _NODE: Final = ("Hostname",)
 _MEMORY_XIDS: Final = "48|63|94|95"
+PREDICTOR_PRODUCER: Final = "kernelcast-predictor"
+"""The predictor's `service.name` on Kafka: the `job` of KernelcastProducerSilent, whatever the scrape job is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ FAULTS: Final = (
         "Daemons",
         PIPELINE,
         consequences=(
-            Consequence("KernelcastProducerSilent", f'job="{PREDICTOR_JOB}"', equal=()),
+            Consequence("KernelcastProducerSilent", f'job="{PREDICTOR_PRODUCER}"', equal=()),
             Consequence("KernelcastAllPredictorsDown", equal=()),
         ),
         is_service=True,

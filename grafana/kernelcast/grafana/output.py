@@ -12,6 +12,9 @@ from kernelcast.grafana.site import TRIAL, Site
 
 COMMITTED: Final = Path("grafana")
 """Where a checkout keeps the production profile's files."""
+NEW: Final = ".new"
+"""Ending of a file that is written beside one with somebody's receivers."""
+_WITH_RECEIVERS: Final = (f"alertmanager/{alertmanager.FILE}", f"alertmanager/{people.FILE}")
 
 
 def tree(site: Site = TRIAL) -> dict[str, str]:
@@ -32,6 +35,19 @@ def tree(site: Site = TRIAL) -> dict[str, str]:
         "provisioning": provisioning.render(site),
     }
     return {f"{folder}/{name}": text for folder, files in parts.items() for name, text in files.items()}
+
+
+def beside_own_receivers(files: dict[str, str], directory: Path) -> dict[str, str]:
+    """The files, where one that would replace somebody's receivers is written beside it, as `FILE.new`.
+
+    Args:
+        files: Generated files by their path below `directory`.
+        directory: Where they are to be written.
+    """
+    named = {name: text for name, text in files.items() if name in _WITH_RECEIVERS}
+    held = {name: _held(directory / name) for name in named}
+    kept = {name for name, text in held.items() if text and alertmanager.has_own_receivers(text, named[name])}
+    return {f"{name}{NEW}" if name in kept else name: text for name, text in files.items()}
 
 
 def differences(directory: Path, site: Site) -> tuple[Path, ...]:

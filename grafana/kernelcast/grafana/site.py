@@ -207,8 +207,10 @@ def read(path: Path | None) -> Site:
         document = yaml.safe_load(content)
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if document is None:
+        raise ConfigurationError(f"{path} has no settings; write some, or leave out --site: then all is on one machine")
     problems: list[str] = []
-    site = _made(Site, document if document is not None else {}, "", problems)
+    site = _made(Site, document, "", problems)
     problems = problems or contradictions(site)
     if problems:
         raise ConfigurationError("\n".join(f"{path}: {problem}" for problem in problems))

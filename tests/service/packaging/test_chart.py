@@ -48,6 +48,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "exporter": {"settings": {"to_kafka": "off"}},
         "monitor": "pod",
     },
+    "a predictor beside dcgm-exporter": {
+        **{name: {"enabled": False} for name in ("exporter", "bridge", "topics")},
+        "predictor": {"settings": {"prometheus": {"without_kafka": True, "url": "http://prometheus:9090"}}},
+        "monitor": "service",
+    },
 }
 
 
@@ -346,9 +351,18 @@ def test_monitors_are_one_kind_or_the_other_and_equal_those_of_the_command(
         assert all(one["metadata"]["labels"]["app.kubernetes.io/name"] == name for name, one in services.items())
 
 
-def test_without_a_bridge_the_exporter_is_scraped_whole(helm: str, tmp_path: Path) -> None:
-    (monitor,) = by_kind(rendered(helm, tmp_path, VARIANTS["no Kafka"]), "PodMonitor").values()
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+@pytest.mark.parametrize(
+    ("variant", "kind", "endpoints"),
+    [
+        ("no Kafka", "PodMonitor", "podMetricsEndpoints"),
+        ("a predictor beside dcgm-exporter", "ServiceMonitor", "endpoints"),
+    ],
+)
+def test_without_kafka_a_service_is_scraped_whole(
+    helm: str, tmp_path: Path, variant: str, kind: str, endpoints: str
+) -> None:
+    (monitor,) = by_kind(rendered(helm, tmp_path, VARIANTS[variant]), kind).values()
+    (endpoint,) = monitor["spec"][endpoints]
     assert endpoint["honorLabels"] is True
     assert "metricRelabelings" not in endpoint
 

@@ -134,6 +134,43 @@ def test_plain_files_of_a_site_name_its_bridge(tmp_path: Path) -> None:
     assert "KernelcastPredictorDown" not in (tmp_path / "rules" / rules.ALERTS_FILE).read_text()
 
 
+def test_written_again_files_keep_the_addresses_of_receivers_and_name_what_they_replace(tmp_path: Path) -> None:
+    assert call(grafana, "files", "--output", tmp_path)[0] == 0
+    receivers, alerts = tmp_path / "alertmanager" / "alertmanager.yaml", tmp_path / "rules" / rules.ALERTS_FILE
+    example = tmp_path / "alertmanager" / "people.yaml"
+    filled = receivers.read_text().replace(
+        "- name: critical\n", "- name: critical\n  webhook_configs:\n  - url: https://pager.example/key\n"
+    )
+    assert "pager.example" in filled
+    receivers.write_text(filled)
+    example.write_text(example.read_text().replace("#gpu-alarms", "#ours"))
+    alerts.write_text(f"# a note of ours\n{alerts.read_text()}")
+    site = tmp_path / "site.yaml"
+    site.write_text("bridge: {targets: ['bridge-1:19401']}\n")
+
+    code, said = call(grafana, "files", "--output", tmp_path, "--site", site)
+    assert code == 0
+    assert receivers.read_text() == filled
+    assert "#ours" in example.read_text()
+    renewed = yaml.safe_load(receivers.with_name("alertmanager.yaml.new").read_text())
+    assert renewed["receivers"][0]["webhook_configs"][0]["url"] == "http://bridge-1:19401/api/v1/alerts"
+    assert f"{receivers} has receivers of yours and was kept" in said
+    assert f"{example} has receivers of yours and was kept" in said
+    assert f"{alerts}: replaced" in said
+    assert "a note of ours" not in alerts.read_text()
+
+    assert "replaced" not in call(grafana, "files", "--output", tmp_path, "--site", site)[1]
+
+
+def test_receivers_without_addresses_follow_the_site(tmp_path: Path) -> None:
+    assert call(grafana, "files", "--output", tmp_path)[0] == 0
+    site = tmp_path / "site.yaml"
+    site.write_text("bridge: {targets: ['bridge-1:19401']}\n")
+    assert call(grafana, "files", "--output", tmp_path, "--site", site)[0] == 0
+    assert "bridge-1:19401" in (tmp_path / "alertmanager" / "alertmanager.yaml").read_text()
+    assert not list(tmp_path.rglob("*.new"))
+
+
 @pytest.mark.slow
 def test_configmaps_hold_the_dashboards_for_grafanas_sidecar(tmp_path: Path, site: Path) -> None:
     target = tmp_path / "maps"

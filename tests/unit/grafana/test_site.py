@@ -15,8 +15,8 @@ def written(directory: Path, text: str) -> Path:
     return path
 
 
-def test_without_a_file_and_with_an_empty_one_the_defaults_hold(tmp_path: Path) -> None:
-    assert site.read(None) == site.read(written(tmp_path, "")) == site.Site()
+def test_without_a_file_the_defaults_hold() -> None:
+    assert site.read(None) == site.Site()
 
 
 def test_what_is_given_replaces_the_defaults(tmp_path: Path) -> None:
@@ -76,6 +76,8 @@ def test_every_mistake_is_named_at_once_with_its_path(tmp_path: Path) -> None:
         ("grafana: {url: grafana}", "must be like https://grafana.example"),
         ("a: b: c", "is not YAML"),
         ("[1]", "the file must be a mapping"),
+        ("", "has no settings; write some, or leave out --site"),
+        ("# bridge: {targets: ['b:1']}", "has no settings"),
     ],
 )
 def test_a_setting_that_no_tool_would_take_is_refused(tmp_path: Path, text: str, words: str) -> None:

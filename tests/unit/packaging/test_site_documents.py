@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,17 @@ def test_a_sites_file_that_a_page_shows_is_taken(page: str, tmp_path: Path) -> N
     assert site.read(path).bridge.targets
 
 
+def test_the_site_of_the_page_about_grafana_shows_every_key() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (DOCS / "grafana.md").read_text(), re.DOTALL)
+    shown = yaml.safe_load(next(block for block in blocks if "exporter: {targets" in block))
+    assert set(shown) == {each.name for each in fields(site.Site)}
+
+
 def test_the_values_that_the_kubernetes_page_shows_are_keys_of_the_chart() -> None:
     chart = yaml.safe_load((DOCS.parent / "deploy/helm/kernelcast/values.yaml").read_text())
     blocks = re.findall(r"```yaml\n(.*?)```", (DOCS / "start/kubernetes.md").read_text(), re.DOTALL)
     shown = [block for block in blocks if "kafka:" in block]
-    assert len(shown) == 3
+    assert len(shown) == 4
     for block in shown:
         for key, value in yaml.safe_load(block).items():
             assert key in chart

@@ -36,11 +36,11 @@ def test_names_are_text_and_nothing_needs_a_script_or_an_inline_style() -> None:
 
 
 def test_phases_are_a_bar_whose_parts_add_up() -> None:
-    text = body(recent(steps(10, 5.0, {"data": 1.9, "forward": 3.1})).picture(1000.0))
+    text = body(recent(steps(10, 5.0, {"data": 3.1, "forward": 1.9})).picture(1000.0))
     widths = [float(width) for width in re.findall(r'<rect[^>]* width="([0-9.]+)"', text)]
-    assert widths == [38.0, 62.0]
-    assert "<title>data 38 %</title>" in text
-    assert "train is input-bound: 38 % of the step waits for data" in text
+    assert widths == [62.0, 38.0]
+    assert "<title>data 62 %</title>" in text
+    assert "train is input-bound: 62 % of the step waits for data" in text
 
 
 def test_an_alert_of_a_bridge_leads_to_its_runbook() -> None:

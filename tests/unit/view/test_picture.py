@@ -516,15 +516,15 @@ def test_the_filter_keeps_what_has_the_text_in_kernel_or_program() -> None:
 
 def test_a_program_without_a_gpu_is_shown_with_its_steps_items_and_phases() -> None:
     shown = picture(
-        steps(100, 50.0, {"data": 20.0, "forward": 30.0}, items=1000),
-        steps(120, 60.0, {"data": 23.8, "forward": 36.2}, items=1200),
+        steps(100, 50.0, {"data": 30.0, "forward": 20.0}, items=1000),
+        steps(120, 60.0, {"data": 36.2, "forward": 23.8}, items=1200),
     )
     (one,) = shown.programs
     assert (one.steps_per_second, one.items_per_second, one.step_seconds) == pytest.approx((2.0, 20.0, 0.5))
-    assert dict(one.phases) == pytest.approx({"data": 0.38, "forward": 0.62})
-    assert "input-bound: forward 62 %, data 38 %" in drawn(shown, width=80)
-    assert "train is input-bound: 38 % of the step waits for data" in drawn(shown)
-    assert shown.document()["programs"][0]["verdict"] == "input-bound: 38 % of the step waits for data"
+    assert dict(one.phases) == pytest.approx({"data": 0.62, "forward": 0.38})
+    assert "input-bound: data 62 %, forward 38 %" in drawn(shown, width=80)
+    assert "train is input-bound: 62 % of the step waits for data" in drawn(shown)
+    assert shown.document()["programs"][0]["verdict"] == "input-bound: 62 % of the step waits for data"
 
 
 def test_ranks_of_a_program_are_one_program_whose_items_add_up_and_whose_steps_do_not() -> None:

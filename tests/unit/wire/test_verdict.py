@@ -20,7 +20,13 @@ from kernelcast.wire.verdict import verdict
             "is optimizer, 34 %, data 8 %",
         ),
         ({"evaluation": 0.5, "compilation": 0.3, "other": 0.2}, None, "50 % of the time is evaluation"),
-        ({"data": 0.2, "forward": 0.3, "backward": 0.5}, None, "input-bound: 20 % of the step waits for data"),
+        ({"data": 0.4, "forward": 0.25, "backward": 0.35}, None, "input-bound: 40 % of the step waits for data"),
+        ({"data": 0.5, "other": 0.5}, None, "input-bound: 50 % of the step waits for data"),
+        ({"data": 0.39, "forward": 0.08, "optimizer": 0.53}, 0.5, "is optimizer, 53 %; 39 % waits for data"),
+        ({"data": 0.2, "forward": 0.3, "backward": 0.5}, None, "is backward, 50 %; 20 % waits for data"),
+        ({"data": 0.38, "other": 0.62}, None, "is other work, 62 %; 38 % waits for data"),
+        ({"data": 0.25, "forward": 0.2, "compilation": 0.55}, None, "55 % of the time is compilation"),
+        ({"data": 0.3, "forward": 0.5, "evaluation": 0.2}, None, "is forward, 50 %; 30 % waits for data"),
         ({"data": 0.04, "other": 0.96}, None, "the step's own work takes 96 % of the time; its phases are not known"),
     ],
 )
@@ -48,4 +54,5 @@ def test_without_phases_there_is_no_verdict() -> None:
 def test_a_verdict_fits_on_a_line_of_a_terminal(phases: tuple[str, ...]) -> None:
     """Of 80 columns, within a frame."""
     assert 0 < len(verdict({"data": 0.09, **dict.fromkeys(phases, 0.91)})) <= 76
+    assert 0 < len(verdict({"data": 0.39, **dict.fromkeys(phases, 0.61)})) <= 76
     assert 0 < len(verdict(dict.fromkeys(phases, 0.91))) <= 76

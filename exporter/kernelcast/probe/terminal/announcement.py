@@ -117,8 +117,8 @@ def place(situation: Situation, *, ends: bool = False) -> str:
     if situation.trouble:
         return f"{NO_EXPORTER}: {situation.trouble}"
     if situation.starts_exporter:
-        page = "the page of the exporter beside it"
-        return f"it ended before {page} was up" if ends else f"{page} is not up yet"
+        too_short = "it was too short for a page; --report FILE.json keeps what was measured"
+        return too_short if ends else "the page of the exporter beside it is not up yet"
     if situation.is_connected:
         return f"the exporter at {path} has it"
     return _not_connected(situation)

@@ -1,4 +1,4 @@
-"""The summary as a box for a terminal of 80 columns: at most ten lines, ASCII only."""
+"""The summary as a box of at most ten lines and 80 columns, fewer on a narrower terminal; ASCII only."""
 
 from textwrap import wrap
 from typing import Final
@@ -8,9 +8,14 @@ from kernelcast.wire.frames import COST_BOUNDS
 from kernelcast.wire.verdict import phase_label
 
 WIDTH: Final = 80
-_INSIDE: Final = WIDTH - 4
+LEAST_WIDTH: Final = 40
+"""A narrower terminal breaks the lines itself."""
+_FRAME: Final = 4
+"""Columns of the frame and the spaces within it."""
+_FIGURES: Final = WIDTH - _FRAME - 46
+"""Columns of the figures beside the name of a kernel."""
 _NAME: Final = 46
-"""Characters of the name of a kernel or region."""
+"""Characters of the name of a region."""
 _TUNED_NAME: Final = 24
 """Characters of the name of a space; the name of a decorated function with a shape is longer."""
 _NO_BREAK: Final = "\N{NO-BREAK SPACE}"
@@ -20,22 +25,27 @@ LINES: Final = 10
 """Largest number of lines of the box."""
 FIRST_STEP_RATIO: Final = 0.05
 """Share of the steps' time above which the box names the first step."""
-COST_AFTER_SECONDS: Final = 10.0
-"""In a shorter run the probe's own start is most of what measuring took, and says nothing about a longer one."""
 
 
-def box(run: RunSummary) -> list[str]:
-    """Return the lines of the box."""
+def box(run: RunSummary, columns: int | None = None) -> list[str]:
+    """Return the lines of the box.
+
+    Args:
+        run: What was measured.
+        columns: Width of the terminal; None where that is not known.
+    """
+    inside = max(LEAST_WIDTH, min(columns or WIDTH, WIDTH)) - _FRAME
     program = _cut(_ascii(f"{run.program}{_rank(run)}"), 32)
     title = f" kernelcast: {program}: {_counted(run.steps, 'step')}{_rates(run)} "
-    fixed = [*_regions(run), f"memory: {_memory(run)}{_cost(run)}", *_tuned(run)]
-    # The frame takes two lines, the verdict one; kernels leave one for the phases.
-    rest = [*fixed, *_kernels(run)[: LINES - 4 - len(fixed)], run.verdict]
-    lines = [*_phases(run, LINES - 2 - len(rest)), *rest]
+    memory, verdict = (wrap(text, inside) for text in (f"memory: {_memory(run)}{_cost(run)}", run.verdict))
+    fixed = [*_regions(run, inside), *memory, *_tuned(run, inside)]
+    # The frame takes two lines; kernels leave one for the phases.
+    rest = [*fixed, *_kernels(run, inside)[: max(0, LINES - 3 - len(fixed) - len(verdict))], *verdict]
+    lines = [*_phases(run, inside, LINES - 2 - len(rest)), *rest]
     return [
-        f"+-{_cut(title, _INSIDE):-<{_INSIDE}}-+",
-        *(f"| {_cut(_ascii(line), _INSIDE):<{_INSIDE}} |" for line in lines),
-        f"+{'':-<{WIDTH - 2}}+",
+        f"+-{_cut(title, inside):-<{inside}}-+",
+        *(f"| {_cut(_ascii(line), inside):<{inside}} |" for line in lines),
+        f"+-{'':-<{inside}}-+",
     ]
 
 
@@ -52,13 +62,13 @@ def _rates(run: RunSummary) -> str:
     return f", {_number(run.steps_per_second)} steps/s{items}"
 
 
-def _phases(run: RunSummary, most: int) -> list[str]:
+def _phases(run: RunSummary, inside: int, most: int) -> list[str]:
     """Return the share of each phase in the steps' time, on at most `most` lines."""
     total_seconds = sum(run.phase_seconds.values())
     order = sorted(run.phase_seconds.items(), key=lambda part: (part[0] == "other", -part[1]))
     shares = ((name, seconds / total_seconds * 100) for name, seconds in order if total_seconds)
     names = (f"{phase_label(name, run.phase_seconds)} {share:.0f} %" for name, share in shares if share >= 0.5)
-    return _wrapped_list("time", [*names, *_first_step(run)], most)
+    return _wrapped_list("time", [*names, *_first_step(run)], inside, most)
 
 
 def _first_step(run: RunSummary) -> list[str]:
@@ -68,22 +78,22 @@ def _first_step(run: RunSummary) -> list[str]:
     return [f"first step {_duration(first_seconds)}, not counted"] if notable else []
 
 
-def _regions(run: RunSummary) -> list[str]:
+def _regions(run: RunSummary, inside: int) -> list[str]:
     """Return the time in each region on one line. It includes the first step, which phases leave out."""
     order = sorted(run.region_seconds.items(), key=lambda region: -region[1])
     regions = [f"{_cut(_ascii(name), _NAME)} {_duration(seconds)}" for name, seconds in order]
-    return _wrapped_list("regions", regions, 1)
+    return _wrapped_list("regions", regions, inside, 1)
 
 
-def _wrapped_list(title: str, items: list[str], most: int) -> list[str]:
+def _wrapped_list(title: str, items: list[str], inside: int, most: int) -> list[str]:
     """Return a list on at most `most` lines, broken between items; dots stand for items without room."""
-    if not items:
+    if not items or most < 1:
         return []
     text = f"{title}: " + ", ".join(item.replace(" ", _NO_BREAK) for item in items)
-    lines = [line.replace(_NO_BREAK, " ") for line in wrap(text, _INSIDE, subsequent_indent=" " * (len(title) + 2))]
+    lines = [line.replace(_NO_BREAK, " ") for line in wrap(text, inside, subsequent_indent=" " * (len(title) + 2))]
     if len(lines) <= most:
         return lines
-    return [*lines[: most - 1], f"{lines[most - 1][: _INSIDE - 3].rpartition(',')[0]}, .."]
+    return [*lines[: most - 1], f"{lines[most - 1][: inside - 3].rpartition(',')[0]}, .."]
 
 
 def _duration(seconds: float) -> str:
@@ -106,22 +116,23 @@ def _cost(run: RunSummary) -> str:
     bounds = run.cupti_step_time_ratio
     if len(bounds) == len(COST_BOUNDS):
         return f"; CUPTI costs {max(0.0, bounds[1] - 1) * 100:.0f} % of a step"
-    return f"; measuring took {run.measuring_ratio * 100:.2g} %" if run.running_seconds >= COST_AFTER_SECONDS else ""
+    return f"; measuring took {run.measuring_ratio * 100:.2g} %"
 
 
-def _tuned(run: RunSummary) -> list[str]:
+def _tuned(run: RunSummary, inside: int) -> list[str]:
     """Return a line for each result. A single result may take more lines, because a user copies its values."""
     lines = [f"tuned: {_cut(_ascii(result.name), _TUNED_NAME)}: {result.words()}" for result in run.tuning]
     if len(lines) == 1:
-        return wrap(lines[0], _INSIDE, subsequent_indent="       ")[:TUNED_LINES]
+        return wrap(lines[0], inside, subsequent_indent="       ")[:TUNED_LINES]
     if len(lines) > TUNED_LINES:
         lines[TUNED_LINES - 1 :] = [f"tuned: {len(lines) - TUNED_LINES + 1} more; --report FILE.json has all"]
     return lines
 
 
-def _kernels(run: RunSummary) -> list[str]:
+def _kernels(run: RunSummary, inside: int) -> list[str]:
+    room = max(8, inside - _FIGURES)
     return [
-        f"{_cut(_ascii(hot.kernel.rpartition('#')[0] or hot.kernel), _NAME):<{_NAME}} {hot.gpu_time_ratio * 100:3.0f} %"
+        f"{_cut(_ascii(hot.kernel.rpartition('#')[0] or hot.kernel), room):<{room}} {hot.gpu_time_ratio * 100:3.0f} %"
         f" {hot.gpu_seconds / hot.launches * 1e6:8.1f} us x {hot.launches}"
         for hot in run.hottest_kernels
         if hot.launches

@@ -107,7 +107,7 @@ class UserMessages:
             if self._shows():
                 from kernelcast.probe.terminal.box import box  # noqa: PLC0415  for the first process of a job only
 
-                self._write("\n".join(box(run)))
+                self._write("\n".join(box(run, _terminal_columns(_stderr_file()[0]))))
 
     @property
     def has_summary(self) -> bool:
@@ -172,18 +172,23 @@ class StandardError:
 
 def _wrapped(line: str, descriptor: int) -> str:
     """Break a line between words to the width of a terminal; with a progress bar of tqdm, begin a new line first."""
-    try:
-        columns = os.get_terminal_size(descriptor).columns
-    except OSError:
-        return line
-    if "\n" in line:
+    columns = _terminal_columns(descriptor)
+    if columns is None or "\n" in line:
         return line
     begin = "\n" if "tqdm" in sys.modules else ""
-    if not 0 < columns < len(line):
+    if columns >= len(line):
         return begin + line
     from textwrap import fill  # noqa: PLC0415  for a terminal only
 
     return begin + fill(line, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _terminal_columns(descriptor: int) -> int | None:
+    """Return the width of the terminal that a descriptor leads to; None where that is not known."""
+    try:
+        return os.get_terminal_size(descriptor).columns or None
+    except OSError:
+        return None
 
 
 def _stderr_file() -> tuple[int, int, int]:

@@ -54,13 +54,21 @@ def dashboards(
 ) -> None:
     """Write dashboards, ready to load.
 
-    plain: dashboards, rules, configurations and runbooks of the site; its README.md says what to do with each.
+    plain: dashboards, rules, configurations and runbooks of the site; its README.md says what to do with each. Files
+    are replaced, except a configuration of Alertmanager with receivers of yours: the new one is FILE.new beside it.
     provisioning: the directory that Grafana reads at its start, with the data source. configmap: for Grafana's sidecar.
     """
     with exit_on_configuration_error():
         site = read(site_file)
         if flavor is DashboardFlavor.PLAIN:
-            listed(write_files(directory, _all_files(site)))
+            files = output.beside_own_receivers(_all_files(site), directory)
+            listed(write_files(directory, files))
+            for kept in (directory / name.removesuffix(output.NEW) for name in files if name.endswith(output.NEW)):
+                typer.echo(
+                    f"{kept} has receivers of yours and was kept; {kept}{output.NEW} has the new text: take over its "
+                    "route and inhibit_rules",
+                    err=True,
+                )
         elif flavor is DashboardFlavor.CONFIGMAP:
             listed(write_files(directory, kubernetes.configmaps(pages.render(site.runbooks_url), site)))
         else:

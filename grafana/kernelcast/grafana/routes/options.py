@@ -20,6 +20,8 @@ Output = Annotated[Path, typer.Option("--output", metavar="DIR", help="Where the
 def write_files(directory: Path, files: dict[str, str]) -> list[Path]:
     """Write files below a directory, made where needed; the paths written, in order.
 
+    Standard error names each file that had another text.
+
     Raises:
         ConfigurationError: The directory cannot be written.
     """
@@ -28,6 +30,8 @@ def write_files(directory: Path, files: dict[str, str]) -> list[Path]:
         path = directory / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and path.read_bytes() != text.encode():
+                typer.echo(f"{path}: replaced", err=True)
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}; give another --output") from error

@@ -8,6 +8,9 @@ import yaml
 
 from kernelcast.grafana import alertmanager, rules
 from kernelcast.grafana.consequences import Consequences, declared
+from kernelcast.grafana.faults import PREDICTOR_PRODUCER
+from kernelcast.grafana.site import JobNames, Site
+from kernelcast.predictor.publish import SERVICE_NAME
 
 NAMES = {alert.name for alert in rules.alerts(rules.PRODUCTION)}
 NODE = {"alertname": "KernelcastExporterStale", "Hostname": "n1", "job": "kernelcast-exporter", "instance": "e1"}
@@ -167,3 +170,11 @@ def test_no_alert_mutes_its_own_cause() -> None:
 
 def test_the_heartbeat_is_never_muted() -> None:
     assert not any("Watchdog" in one.silenced for one in declared(rules.PRODUCTION))
+
+
+def test_a_stopped_predictor_mutes_its_silence_whatever_its_scrape_job_is_called() -> None:
+    profile = Site(jobs=JobNames(predictor="oracle")).rules_profile
+    among = yaml.safe_load(alertmanager.render(profile=profile))["inhibit_rules"]
+    silent = {"alertname": "KernelcastProducerSilent", "job": SERVICE_NAME, "instance": "p"}
+    assert muted(silent, PREDICTOR | {"job": "oracle"}, among)
+    assert PREDICTOR_PRODUCER == SERVICE_NAME

@@ -57,6 +57,11 @@ def test_unset_options_are_left_to_the_environment(monkeypatch: pytest.MonkeyPat
     assert "KERNELCAST_PROBE_METHOD" not in caught.value.environ
 
 
+@pytest.mark.parametrize(("given", "passed_on"), [("0", "0"), ("off", "off"), ("", "1"), ("1", "1")])
+def test_a_probe_that_is_switched_off_stays_off_below_the_command(given: str, passed_on: str) -> None:
+    assert command.environment({}, {"KERNELCAST_PROBE": given})["KERNELCAST_PROBE"] == passed_on
+
+
 @pytest.mark.parametrize(
     ("given", "passed_on"),
     [("", ""), (":/a", "::/a"), ("/a:", ":/a:"), (command.PRELOAD, ""), (f"{command.PRELOAD}::/a", "::/a")],

@@ -120,7 +120,7 @@ def test_an_exporter_beside_the_program_may_take_longer(terminal: Terminal) -> N
 def test_a_program_that_ends_before_the_answer_has_its_line(terminal: Terminal) -> None:
     terminal.poll(replace(ON_CPU, starts_exporter=True))
     terminal.poll(replace(ON_CPU, starts_exporter=True), ends=True)
-    assert terminal.lines[0].endswith("; it ended before the page of the exporter beside it was up")
+    assert terminal.lines[0].endswith("; it was too short for a page; --report FILE.json keeps what was measured")
 
 
 def test_the_address_follows_where_the_exporter_takes_longer_than_the_line_waits(terminal: Terminal) -> None:

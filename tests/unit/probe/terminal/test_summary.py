@@ -43,7 +43,7 @@ def test_rates_are_those_between_the_first_and_the_last_step() -> None:
     assert (run.steps, run.items) == (11, 88)
     assert (run.step_seconds, run.steps_per_second, run.items_per_second) == (10.0, 1.0, 8.0)
     assert run.phase_seconds == {"data": pytest.approx(4.0), "backward": pytest.approx(6.0)}
-    assert run.verdict == "input-bound: 40 % of the step waits for data"
+    assert run.verdict == "the largest part of the step is backward, 60 %; 40 % waits for data"
 
 
 def test_a_program_without_a_step_has_its_kernels_and_what_to_call() -> None:
@@ -168,10 +168,24 @@ def test_with_five_kernels_the_phases_that_do_not_fit_are_said_to_be_left_out() 
     assert lines[1].strip("| ").endswith("data 8 %, ..")
 
 
-def test_a_short_run_does_not_say_what_measuring_took() -> None:
-    run = summed(trained())
-    assert "measuring took" in "".join(box(run))
-    assert "measuring took" not in "".join(box(replace(run, running_seconds=2.0)))
+def test_a_short_run_says_what_measuring_took_as_its_report_does() -> None:
+    run = replace(summed(trained()), running_seconds=2.0, measuring_ratio=0.042)
+    assert "; measuring took 4.2 %" in "".join(box(run))
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 79, 80, 200])
+def test_the_box_fits_the_terminal_and_cuts_no_sentence(columns: int) -> None:
+    recorder = trained()
+    for number in range(8):
+        recorder.observe(f"gemm_{number}_{'x' * 99}", 10**9, grid=(1, 1, 1))
+    run = summed(recorder)
+    lines = box(run, columns)
+    assert {len(line) for line in lines} == {min(80, max(40, columns))}
+    assert len(lines) == 10
+    said = " ".join(line.strip("| ") for line in lines)
+    assert run.verdict in said
+    assert "; measuring took" in said
+    assert "time: backward 60 %, data 40 %" in said
 
 
 def tuned(name: str, *parameters: str) -> TuningResult:
