@@ -1,8 +1,8 @@
 """Posts findings to Alertmanager's API v2, for a site whose Prometheus has none of our rules.
 
 An alert is posted in each cycle while its finding lasts, and once more with its end. Name and severity are those of the
-rule that would fire on the finding, so that the same routes and inhibitions fit. Its labels are those of the finding
-without its id, so that Alertmanager takes the alerts of two replicas for one.
+rule that would fire on the finding, so that the same routes and inhibitions fit. Its labels are those of
+that rule too, so that Alertmanager takes the alerts of two replicas, and what the rule still holds, for one.
 
 API: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 """
@@ -28,7 +28,7 @@ from kernelcast.wire.findings import Finding, FindingState, Severity
 
 IMMINENT_SECONDS: Final = 3600.0
 """Time within which a limit is reached with a probability of .9 for a prediction to be critical."""
-LABELS: Final = ("rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "kernel")
+LABELS: Final = ("rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "kernel")
 """Labels of a finding that its alert has."""
 LASTS_SECONDS: Final = 300.0
 """Time for which an alert fires without being posted again, so that a restart does not end it."""
@@ -83,7 +83,7 @@ def _alert(finding: Finding, users: Mapping[tuple[str, str], Mapping[str, str]],
     known = dict(finding.labels)
     labels = {name: known[name] for name in LABELS if known.get(name)}
     labels["alertname"], labels["severity"] = name_and_severity(finding)
-    labels |= {"cause": str(finding.cause), "scope": str(finding.scope), "metric": finding.metric}
+    labels |= {"cause": str(finding.cause), "metric": finding.metric}
     user = users.get((known.get("UUID", ""), known.get("GPU_I_ID", "")), {})
     annotations = {"summary": summary(finding, now_seconds), "finding_id": finding.finding_id, **user}
     return {
