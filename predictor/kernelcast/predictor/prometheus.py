@@ -23,7 +23,7 @@ import orjson
 
 from kernelcast.predictor.access import HttpAccess, basic
 from kernelcast.predictor.arrays import Floats
-from kernelcast.runtime.web.requests import open_url
+from kernelcast.runtime.web.requests import failure, open_url
 from kernelcast.wire.errors import ConfigurationError, PrometheusError
 
 MAX_POINTS: Final = 11_000
@@ -285,8 +285,7 @@ class PrometheusClient:
             )
         if isinstance(reason, ssl.SSLError):
             return PrometheusError(f"{self.address} offers no TLS that we can verify: {reason}; check its certificate")
-        shown = reason.strerror if isinstance(reason, OSError) and reason.strerror else reason
-        message = f"{self.address} cannot be reached: {shown}; check address, port and network"
+        message = f"{self.address} cannot be reached: {failure(error)}; check address, port and network"
         return PrometheusError(message, is_away=isinstance(reason, OSError))
 
 

@@ -69,3 +69,11 @@ def test_the_first_line_comes_before_anything_is_compiled(
     with capture_logs() as lines:
         run(*arguments)
     assert [line["reads"] for line in lines] == [source]
+
+
+def test_settings_that_contradict_each_other_are_named_without_all_others(tmp_path: Path) -> None:
+    config = tmp_path / "kernelcast.yaml"
+    config.write_text("predictor: {prometheus: {without_kafka: true}}")
+    result = run("--config", str(config), "--check-config")
+    assert result.exit_code == 2
+    assert "predictor.prometheus: without_kafka needs url, the address of a Prometheus" in result.stderr

@@ -267,9 +267,10 @@ class FindingLog:
         return self._follower.poll(timeout_seconds)
 
     def known(self) -> tuple[dict[str, Finding], dict[str, Mark]]:
-        """Findings and marks by the finding's id; from any thread."""
+        """Findings and marks by the finding's id, with the newest values of those that last; from any thread."""
         with self._lock:
-            return dict(self.alarms.known.findings), dict(self.alarms.known.marks)
+            newest = {finding.finding_id: finding for finding in self.alarms.lasting}
+            return self.alarms.known.findings | newest, dict(self.alarms.known.marks)
 
     @property
     def caught_up(self) -> bool:

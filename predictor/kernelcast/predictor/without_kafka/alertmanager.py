@@ -21,7 +21,7 @@ from kernelcast.predictor.access import HttpAccess
 from kernelcast.predictor.without_kafka.remembered import REMEMBERED_SECONDS
 from kernelcast.runtime.instruments import counter
 from kernelcast.runtime.logging import get_logger
-from kernelcast.runtime.web.requests import open_url
+from kernelcast.runtime.web.requests import failure, open_url
 from kernelcast.wire.catalogue.advice import ADVICE
 from kernelcast.wire.catalogue.kernel import DURATION
 from kernelcast.wire.catalogue.phrases import SECONDS, phrase
@@ -173,4 +173,4 @@ def _time(seconds: float) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, urllib.error.HTTPError):
         return f"status {error.code}"
-    return str(error.reason) if isinstance(error, urllib.error.URLError) else str(error)
+    return failure(error)
