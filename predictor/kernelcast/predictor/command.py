@@ -60,7 +60,7 @@ def predictor(
     read = partial(options.settings, "predictor", PredictorSettings, flags=flags, checks=(_check_files,))
     settings = read()
     manager = ServiceManager.from_environ(os.environ)
-    _log.info("predictor starts", reads=_source(settings), first="its machine code; a first start compiles for a minute")
+    _log.info("predictor starts; a first start compiles machine code for about a minute", reads=_source(settings))
     _compile(settings)
     with Shutdown().signals() as shutdown:
         if settings.prometheus.without_kafka:

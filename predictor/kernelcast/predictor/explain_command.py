@@ -49,7 +49,8 @@ def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
     try:
         explained = json.loads(text)["series"]
     except (ValueError, KeyError, TypeError):
-        raise KernelcastError(f"{url} is no predictor: it answered {text[:80].decode(errors='replace')!r}; check --url") from None
+        shown = " ".join(text.decode(errors="replace").split())[:80]
+        raise KernelcastError(f'{url} is no predictor: it answered "{shown}"; check --url') from None
     if not explained:
         raise KernelcastError(f"the predictor at {url} has no series {series}; it may read other partitions")
     typer.echo(json.dumps(explained, indent=2))

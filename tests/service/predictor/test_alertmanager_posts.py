@@ -72,7 +72,8 @@ def test_a_finding_is_posted_in_each_cycle_and_once_with_its_end(alertmanager: A
     assert alertmanager.posts[0][1]["X-Scope-Orgid"] == "a"
     first, _, last = (alerts[0] for _, _, alerts in alertmanager.posts)
     assert first["labels"] == last["labels"]
-    assert set(first["labels"]) == {"Hostname", "UUID", "gpu", "metric", "cause", "alertname", "severity"}  # as the rule
+    of_the_rule = {"Hostname", "UUID", "gpu", "metric", "cause", "alertname", "severity"}
+    assert set(first["labels"]) == of_the_rule
     assert first["annotations"]["action"].startswith("Check fans")
     assert (first["labels"]["gpu"], first["labels"]["alertname"]) == ("1", "KernelcastLimitPassed")
     assert first["annotations"]["pod"] == "job-7"

@@ -177,7 +177,7 @@ def test_a_refusal_says_why(answer: Answer, message: str) -> None:
 
 def test_an_address_without_a_server_is_named() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(PrometheusError, match=rf"http://127.0.0.1:{port} cannot be reached: Connection refused; check address"):
+    with pytest.raises(PrometheusError, match=rf"127.0.0.1:{port} cannot be reached: Connection refused; check"):
         PrometheusClient(f"http://127.0.0.1:{port}").query_range("x", TimeRange(START, START, 1.0))
 
 

@@ -91,7 +91,7 @@ def read(paths: Sequence[Path]) -> CsvTable:
         try:
             with path.open(newline="", encoding="utf-8-sig") as file:
                 _read(csv.reader(file, strict=True), path, number, table)
-        except UnicodeDecodeError as error:
+        except UnicodeDecodeError:
             raise ConfigurationError(f"{path} is no UTF-8 text; unpack it, or convert it") from None
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None

@@ -178,8 +178,9 @@ class PrometheusPredictor:
             self._wait(_again(error))
             return False
         if self._outage is not None:
-            outage, self._outage = self._outage, None
-            _log.info("intervals read again from Prometheus", after_seconds=round(self._seconds() - outage.began_seconds))
+            after_seconds = round(self._seconds() - self._outage.began_seconds)
+            self._outage = None
+            _log.info("intervals read again from Prometheus", after_seconds=after_seconds)
         return True
 
     def _read_past(self) -> None:
