@@ -37,7 +37,7 @@ TIMEOUT_SECONDS: Final = 60.0
 WHOLE_SECONDS: Final = 600.0
 """Time for a whole answer."""
 
-_OF_PROXIES: Final = frozenset({401, 403, 407, 429, *range(500, 600)})
+_OF_PROXIES: Final = frozenset({401, 403, 407, 429, 500, 502, 503, 504})
 """Statuses that a proxy before a Prometheus gives in its own words."""
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]

@@ -3,6 +3,7 @@
 import http.server
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -46,8 +47,9 @@ class Alertmanager:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
 
-@pytest.fixture
-def alertmanager() -> Iterator[Alertmanager]:
+@contextmanager
+def received() -> Iterator[Alertmanager]:
+    """An Alertmanager on loopback that keeps what is posted."""
     receiver = Alertmanager()
     thread = threading.Thread(target=receiver.server.serve_forever, daemon=True)
     thread.start()
@@ -55,6 +57,12 @@ def alertmanager() -> Iterator[Alertmanager]:
     receiver.server.shutdown()
     receiver.server.server_close()
     thread.join()
+
+
+@pytest.fixture
+def alertmanager() -> Iterator[Alertmanager]:
+    with received() as receiver:
+        yield receiver
 
 
 def lasting() -> Any:

@@ -157,7 +157,7 @@ def test_user_and_password_of_the_address_are_sent_and_never_shown() -> None:
         ((500, b""), "status 500: no reason was given"),
         ((200, b"<html>\n a page</html>"), 'is no Prometheus: it answered "<html> a page</html>"; correct the address'),
         ((404, b"<p>\n" * 200), 'is no Prometheus: it answered status 404 and "(<p> ){20}";'),
-        ((405, b""), "is no Prometheus: it answered status 405 and nothing;"),
+        ((501, b""), "is no Prometheus: it answered status 501 and nothing;"),
         (success({"resultType": "scalar"}), "answered without result"),
         (
             success({"result": [{"metric": {"a": "b"}, "histograms": [[1, {}]]}]}),
