@@ -28,7 +28,7 @@ from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.runtime.terminal import printable
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.cloudevents import rfc3339
-from kernelcast.wire.errors import BrokerError, ConfigurationError
+from kernelcast.wire.errors import BrokerAccessError, BrokerError, ConfigurationError
 from kernelcast.wire.events import to_event
 from kernelcast.wire.findings import Finding, FindingState, Mark, Severity, Verdict, mark_key
 from kernelcast.wire.known_findings import KnownFindings
@@ -36,6 +36,7 @@ from kernelcast.wire.topics import FINDINGS
 
 findings = application("List the predictor's findings, and answer them.")
 CLIENT: Final = "kernelcast-findings"
+WITHOUT_KAFKA: Final = "a predictor without Kafka has its findings at http://HOST:19402/api/v1/findings"
 STALE_NS: Final = 26 * 3600 * 1_000_000_000
 """A finding that lasts is written again every day; one that was not has no predictor any more."""
 HEAD: Final = ("id", "severity", "state", "cause", "where", "explains", "value", "since", "answer")
@@ -121,7 +122,10 @@ def _one_of(known: Collection[str], wanted: str) -> str:
 
 
 def _read(kafka: KafkaSettings) -> KnownFindings:
-    Admin(kafka).can_administrate()  # names the reason and the remedy if Kafka cannot be reached
+    try:
+        Admin(kafka).can_administrate()  # names the reason and the remedy if Kafka cannot be reached
+    except BrokerAccessError as error:
+        raise BrokerAccessError(error.found, remedy=f"{error.remedy}; {WITHOUT_KAFKA}") from None
     reader = Consumer(kafka, group_id=CLIENT, overrides=TO_THE_END_AND_NO_LOG)
     try:
         return read(reader)

@@ -111,10 +111,14 @@ class PrometheusError(KernelcastError):
     Attributes:
         status: Status of its HTTP answer; 0 where there was none.
         retry_after_seconds: Time after which it wants to be asked again; 0 where it did not say so.
+        is_away: Whether nothing answers at its address, as while it or its network starts.
     """
 
-    def __init__(self, message: str, *, status: int = 0, retry_after_seconds: float = 0.0) -> None:
+    def __init__(
+        self, message: str, *, status: int = 0, retry_after_seconds: float = 0.0, is_away: bool = False
+    ) -> None:
         super().__init__(message)
+        self.is_away = is_away
         self.status, self.retry_after_seconds = status, retry_after_seconds
 
 

@@ -40,11 +40,20 @@ class HttpAccess:
     tenant: str = ""
     with_proxy: bool = True
 
+    def check(self) -> None:
+        """Check the files.
+
+        Raises:
+            ConfigurationError: One cannot be used.
+        """
+        self.headers()
+        self.context()
+
     def headers(self) -> dict[str, str]:
         """The headers of a request.
 
         Raises:
-            ConfigurationError: A file cannot be read.
+            ConfigurationError: A file cannot be read, or is empty.
         """
         headers = {TENANT_HEADER: self.tenant} if self.tenant else {}
         if self.bearer_token_file is not None:
@@ -68,8 +77,9 @@ class HttpAccess:
             if self.cert_file is not None:
                 name, path = "cert_file", self.cert_file
                 context.load_cert_chain(self.cert_file, self.key_file)
-        except (OSError, ssl.SSLError) as error:
-            reason = f"predictor.prometheus.{name} is {path}; it cannot be used: {error}; give a file in PEM format"
+        except OSError as error:  # an SSLError is one
+            shown = f"predictor.prometheus.{name} is {path}"
+            reason = f"{shown}; it cannot be used: {error.strerror or error}; give a file in PEM format"
             raise ConfigurationError(reason) from None
         return context
 
@@ -81,6 +91,13 @@ def basic(user: str, password: str) -> str:
 
 def _content(path: Path, name: str) -> str:
     try:
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"predictor.prometheus.{name} is {path}; it cannot be read: {error}") from None
+        content = path.read_text().strip()
+    except OSError as error:
+        reason = f"it cannot be read: {error.strerror}"
+    except UnicodeDecodeError:
+        reason = "it is no text"
+    else:
+        if content:
+            return content
+        reason = "it is empty"
+    raise ConfigurationError(f"predictor.prometheus.{name} is {path}; {reason}; give a file with the secret alone")

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from kernelcast.runtime.command import command
-from kernelcast.runtime.web.requests import open_url
+from kernelcast.runtime.web.requests import failure, open_url
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 PATH: Final = "/api/v1/explain"
@@ -45,11 +45,12 @@ def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
     except ValueError as error:
         raise ConfigurationError(f"--url is {url!r}: {error}; write it as http://HOST:PORT") from error
     except (OSError, http.client.HTTPException) as error:
-        raise KernelcastError(f"{url} does not answer: {error}; is the predictor running there?") from error
+        raise KernelcastError(f"{url} does not answer: {failure(error)}; is the predictor running there?") from error
     try:
         explained = json.loads(text)["series"]
     except (ValueError, KeyError, TypeError):
-        raise KernelcastError(f"{url} is no predictor: it answered {text[:80]!r}; check --url") from None
+        shown = " ".join(text.decode(errors="replace").split())[:80]
+        raise KernelcastError(f'{url} is no predictor: it answered "{shown}"; check --url') from None
     if not explained:
         raise KernelcastError(f"the predictor at {url} has no series {series}; it may read other partitions")
     typer.echo(json.dumps(explained, indent=2))

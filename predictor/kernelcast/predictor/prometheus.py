@@ -23,7 +23,7 @@ import orjson
 
 from kernelcast.predictor.access import HttpAccess, basic
 from kernelcast.predictor.arrays import Floats
-from kernelcast.runtime.web.requests import open_url
+from kernelcast.runtime.web.requests import failure, open_url
 from kernelcast.wire.errors import ConfigurationError, PrometheusError
 
 MAX_POINTS: Final = 11_000
@@ -36,6 +36,9 @@ TIMEOUT_SECONDS: Final = 60.0
 """Longest silence."""
 WHOLE_SECONDS: Final = 600.0
 """Time for a whole answer."""
+
+_OF_PROXIES: Final = frozenset({401, 403, 407, 429, 500, 502, 503, 504})
+"""Statuses that a proxy before a Prometheus gives in its own words."""
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted pairs of name and value; the metric's name is the label `__name__`."""
@@ -249,29 +252,41 @@ class PrometheusClient:
             )
         document = _document(text)
         if document.get("status") != "success":
-            raise PrometheusError(f"{self.address} is not the API of a Prometheus: it answered {text[:80]!r}")
+            raise PrometheusError(self._other_server(text))
         return document.get("data")
 
     def _refused(self, error: urllib.error.HTTPError) -> PrometheusError:
         code, text = error.code, b""
         with error, suppress(OSError, http.client.HTTPException):
             text = error.read(65_536)
-        reason = _document(text).get("error") or text.decode("utf-8", "replace").strip()[:200] or "no reason was given"
-        message = f"{self.address} refused the query with status {code}: {reason}"
+        reason = _document(text).get("error")
+        if reason is None and code not in _OF_PROXIES:
+            return PrometheusError(self._other_server(text, f"status {code} and "), status=code)
+        shown = reason or _beginning(text) or "no reason was given"
+        message = f"{self.address} refused the query with status {code}: {shown}"
         if code in {401, 403}:
             message += "; give credentials: bearer_token_file, or user and password_file, or a client's certificate"
         return PrometheusError(message, status=code, retry_after_seconds=_seconds(error.headers.get("Retry-After")))
+
+    def _other_server(self, text: bytes, status: str = "") -> str:
+        shown = f'"{_beginning(text)}"' if text.strip() else "nothing"
+        return (
+            f"{self.address} is no Prometheus: it answered {status}{shown}; correct the address, such as "
+            "http://HOST:9090, or https://HOST/prometheus behind a proxy"
+        )
 
     def _unreachable(self, error: Exception) -> PrometheusError:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(reason, TimeoutError):
             return PrometheusError(
                 f"{self.address} gave no answer within {self._timeout_seconds:g} s, or no whole answer within "
-                f"{self._whole_seconds:g} s; choose a shorter range, a longer step or fewer series"
+                f"{self._whole_seconds:g} s; choose a shorter range, a longer step or fewer series",
+                is_away=True,
             )
         if isinstance(reason, ssl.SSLError):
             return PrometheusError(f"{self.address} offers no TLS that we can verify: {reason}; check its certificate")
-        return PrometheusError(f"{self.address} cannot be reached: {reason}; check address, port and network")
+        message = f"{self.address} cannot be reached: {failure(error)}; check address, port and network"
+        return PrometheusError(message, is_away=isinstance(reason, OSError))
 
 
 def refuse_future(query: str) -> None:
@@ -324,6 +339,11 @@ def _document(text: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return document if isinstance(document, dict) else {}
+
+
+def _beginning(text: bytes) -> str:
+    """The first 80 characters of an answer, in one line."""
+    return " ".join(text.decode("utf-8", "replace").split())[:80]
 
 
 def _member(data: Any, name: str, kind: type, address: str) -> Any:

@@ -109,4 +109,5 @@ def test_an_unreachable_kafka_is_named_in_one_line_with_the_remedy(
     assert findings(f"127.0.0.1:{port}", "list") == 2
     (line,) = capfd.readouterr().err.splitlines()
     assert f"127.0.0.1:{port}" in line
-    assert line.endswith("start Kafka, or correct the port in kafka.bootstrap_servers")
+    assert "start Kafka, or correct the port in kafka.bootstrap_servers; a predictor without Kafka" in line
+    assert line.endswith("/api/v1/findings")

@@ -3,7 +3,9 @@
 import http.server
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from tests.support.predictor.finding_candidates import candidate
 
 from kernelcast.predictor.access import HttpAccess
 from kernelcast.predictor.without_kafka.alertmanager import AlertSender, name_and_severity, summary
+from kernelcast.predictor.without_kafka.remembered import REMEMBERED_SECONDS
+from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import FindingState, Severity
 
 pytestmark = pytest.mark.service
@@ -43,8 +47,9 @@ class Alertmanager:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
 
-@pytest.fixture
-def alertmanager() -> Iterator[Alertmanager]:
+@contextmanager
+def received() -> Iterator[Alertmanager]:
+    """An Alertmanager on loopback that keeps what is posted."""
     receiver = Alertmanager()
     thread = threading.Thread(target=receiver.server.serve_forever, daemon=True)
     thread.start()
@@ -52,6 +57,12 @@ def alertmanager() -> Iterator[Alertmanager]:
     receiver.server.shutdown()
     receiver.server.server_close()
     thread.join()
+
+
+@pytest.fixture
+def alertmanager() -> Iterator[Alertmanager]:
+    with received() as receiver:
+        yield receiver
 
 
 def lasting() -> Any:
@@ -69,10 +80,13 @@ def test_a_finding_is_posted_in_each_cycle_and_once_with_its_end(alertmanager: A
     assert alertmanager.posts[0][1]["X-Scope-Orgid"] == "a"
     first, _, last = (alerts[0] for _, _, alerts in alertmanager.posts)
     assert first["labels"] == last["labels"]
-    assert "finding_id" not in first["labels"]
+    of_the_rule = {"Hostname", "UUID", "gpu", "metric", "cause", "alertname", "severity"}
+    assert set(first["labels"]) == of_the_rule
+    assert first["annotations"]["action"].startswith("Check fans")
     assert (first["labels"]["gpu"], first["labels"]["alertname"]) == ("1", "KernelcastLimitPassed")
     assert first["annotations"]["pod"] == "job-7"
-    assert first["endsAt"] > first["startsAt"]
+    lasts = datetime.fromisoformat(first["endsAt"]).timestamp() - NOW
+    assert lasts == REMEMBERED_SECONDS  # a predictor that is stopped sends no all-clear while another may go on
     assert last["endsAt"].startswith("2027-01-15T08:01:00")
 
 
@@ -117,12 +131,27 @@ def test_a_token_is_read_for_each_request(alertmanager: Alertmanager, tmp_path: 
 
 
 def test_the_summary_says_where_how_much_and_for_how_long() -> None:
-    finding = replace(lasting(), began_ns=round((NOW - 17 * 60) * 1e9))
-    text = summary(finding, NOW)
-    assert text.startswith("GPU 1 of n1: ")
-    assert "is 93, limit 87, for 17 min; cause " in text
-    predicted = replace(finding, state=FindingState.PREDICTED, seconds_to_limit=(600.0, 1800.0, None))
-    assert "reached in 30 min (median)" in summary(predicted, NOW)
+    finding = replace(lasting(), passed_ns=round((NOW - 17 * 60) * 1e9))
+    assert summary(finding, NOW) == "GPU 1 of n1 is 93 °C, limit 87 °C, for 17 min: fan or airflow"
+    predicted = replace(
+        finding,
+        state=FindingState.PREDICTED,
+        seconds_to_limit=(600.0, 9060.0, None),
+        metric="DCGM_FI_DEV_FB_USED",
+        cause=Cause.MEMORY_LEAK,
+        value=67491.6,
+        limit=78101.5,
+    )
+    text = summary(predicted, NOW)
+    assert text == "GPU 1 of n1 uses 67492 MiB, limit 78102 MiB, reached in about 2.52 h: memory grows"
+    slower = replace(
+        finding,
+        metric="cuda_kernel_duration_seconds",
+        labels=(("Hostname", "n1"), ("gpu", "1"), ("kernel", "gemm"), ("program", "train")),
+        value=0.0123,
+        limit=0.01,
+    )
+    assert summary(slower, NOW).startswith("Kernel gemm of train on GPU 1 of n1 takes 12.3 ms, limit 10 ms, for 17 min")
 
 
 @pytest.mark.parametrize(

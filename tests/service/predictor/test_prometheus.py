@@ -155,7 +155,9 @@ def test_user_and_password_of_the_address_are_sent_and_never_shown() -> None:
         (refused(400, "parse error: unclosed left parenthesis"), "status 400: parse error: unclosed left parenthesis"),
         ((502, b"<html>bad gateway</html>"), "status 502: <html>bad gateway"),
         ((500, b""), "status 500: no reason was given"),
-        ((200, b"<html>a page</html>"), "not the API of a Prometheus"),
+        ((200, b"<html>\n a page</html>"), 'is no Prometheus: it answered "<html> a page</html>"; correct the address'),
+        ((404, b"<p>\n" * 200), 'is no Prometheus: it answered status 404 and "(<p> ){20}";'),
+        ((501, b""), "is no Prometheus: it answered status 501 and nothing;"),
         (success({"resultType": "scalar"}), "answered without result"),
         (
             success({"result": [{"metric": {"a": "b"}, "histograms": [[1, {}]]}]}),
@@ -175,7 +177,7 @@ def test_a_refusal_says_why(answer: Answer, message: str) -> None:
 
 def test_an_address_without_a_server_is_named() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(PrometheusError, match=rf"http://127.0.0.1:{port} cannot be reached: .*refused; check address"):
+    with pytest.raises(PrometheusError, match=rf"127.0.0.1:{port} cannot be reached: Connection refused; check"):
         PrometheusClient(f"http://127.0.0.1:{port}").query_range("x", TimeRange(START, START, 1.0))
 
 

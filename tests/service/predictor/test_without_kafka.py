@@ -12,10 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.service.predictor.test_alertmanager_posts import received
 from tests.service.require import binary
 from tests.service.servers import PrometheusServer, answers, get, stopping, wait_for
 from tests.support.ports import free_ports
 from tests.support.predictor.dcgm_fleet import DcgmFleet, DcgmPage
+
+from kernelcast.grafana.rules import ALERTS_FILE, CLASSIC_FILE, DEMO, render
 
 pytestmark = pytest.mark.service
 
@@ -79,12 +82,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     now = float(int(time.time()))
     fleet = DcgmFleet(8, now)
     fleet.write_history(binary("promtool", "prometheus"), directory, seconds=HISTORY_SECONDS, step_seconds=30.0)
+    for name, text in render(DEMO).items():
+        (directory / name).write_text(text)
     page_port, port = free_ports(2)
     configuration = directory / "prometheus.yml"
     target = f"static_configs: [{{targets: ['127.0.0.1:{page_port}'], labels: {{instance: 'dcgm:9400'}}}}]"
     own = f"static_configs: [{{targets: ['127.0.0.1:{port}']}}]"
     configuration.write_text(
-        f"global: {{scrape_interval: {SCRAPE_SECONDS}s}}\nscrape_configs:\n"
+        f"global: {{scrape_interval: {SCRAPE_SECONDS}s}}\nrule_files: [{CLASSIC_FILE}, {ALERTS_FILE}]\n"
+        "scrape_configs:\n"
         f"- {{job_name: dcgm, {target}}}\n- {{job_name: kernelcast, {own}}}\n"
     )
     with DcgmPage(fleet, page_port):
@@ -133,6 +139,29 @@ def test_a_limit_that_was_passed_before_the_start_and_one_that_will_be_are_findi
     assert site.stop() == 0
 
 
+def test_a_predictor_that_posts_findings_ends_what_the_rules_hold_and_posts_the_same_labels(site: Site) -> None:
+    name = "KernelcastLimitPassed"
+
+    def firing() -> list[dict[str, str]]:
+        alerts = json.loads(get(f"{site.server.url}/api/v1/alerts"))["data"]["alerts"]
+        return [one["labels"] for one in alerts if one["labels"]["alertname"] == name and one["state"] == "firing"]
+
+    site.start()
+    wait_for("the rule's alert", firing, 120)
+    (of_the_rule,) = firing()
+    assert site.stop() == 0
+    time.sleep(8)  # five minutes in production: the rule holds its alert as last known
+    assert firing() == [of_the_rule]
+
+    with received() as alertmanager:
+        site.start("--alertmanager", alertmanager.url)
+        wait_for("the post", lambda: alertmanager.posts, 120)
+        wait_for("the end of the rule's alert", lambda: not firing(), 60)
+        posted = [one["labels"] for _, _, alerts in alertmanager.posts for one in alerts]
+        assert site.stop() == 0
+    assert of_the_rule in posted
+
+
 def test_a_restarted_prometheus_costs_no_interval_that_it_has(site: Site) -> None:
     site.start()
     wait_for("readiness", lambda: answers(f"{site.url}/-/ready"), 90)
@@ -153,8 +182,7 @@ def test_a_restarted_prometheus_costs_no_interval_that_it_has(site: Site) -> Non
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("http://127.0.0.1:1", "cannot be reached"),
-        ("{server}/graph", "refused the query with status 404"),
+        ("{server}/graph", 'is no Prometheus: it answered status 404 and "404 page not found"'),
         ("prometheus:9090", "write it as http://HOST:PORT"),
     ],
 )

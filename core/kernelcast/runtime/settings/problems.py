@@ -40,6 +40,8 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], layers: Layers) -> s
     if detail["type"] == "missing":
         return f"{name} is missing{origin}; {_remedy(model, keys) or 'set it'}"
     limit, usual_remedy = _LIMITS.get(detail["type"], _pydantic_reason)(detail)
+    if detail["type"] == "value_error" and isinstance(detail["input"], Mapping):
+        return f"{name}{origin}: {limit}"  # it names the settings below it that do not fit together
     remedy = _remedy(model, keys) or usual_remedy
     return f"{name} is {_shown(detail['input'], keys)}{origin}; {limit}" + (f"; {remedy}" if remedy else "")
 

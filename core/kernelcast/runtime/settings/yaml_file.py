@@ -48,7 +48,8 @@ def read_yaml(path: Path, *, option: str) -> dict[str, Any]:
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{path} holds one {type(document).__name__}; it must hold keys with values")
+        kind = "a list" if isinstance(document, list) else "text" if isinstance(document, str) else "a single value"
+        raise ConfigurationError(f"{path} holds {kind}; it must hold keys with values, such as `log: {{level: info}}`")
     if not _ends_within(document, MAX_DEPTH):
         raise ConfigurationError(f"{path} has more than {MAX_DEPTH} levels; is it the right file for {option}?")
     return document
@@ -62,7 +63,18 @@ def _ends_within(value: Any, levels: int) -> bool:
 
 
 class _OnceOnlyLoader(yaml.SafeLoader):
-    """A loader that refuses equal keys in a mapping. PyYAML's own takes the last one without a message."""
+    """A loader that refuses equal keys in a mapping, and names the line of a value that is none.
+
+    PyYAML's own takes the last key without a message, and says "month must be in 1..12" without a line.
+    """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - PyYAML's signature
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, OverflowError) as error:
+            kind = "date" if node.tag.endswith(":timestamp") else "number"
+            problem = f"no {kind}, though it is written like one: {error}; correct it, or put it in quotes"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
         seen: set[str] = set()

@@ -6,6 +6,7 @@
 import ipaddress
 import math
 import ssl
+import urllib.error
 import urllib.parse
 import urllib.request
 from http.client import HTTPResponse
@@ -55,6 +56,16 @@ def open_url(
     opener = urllib.request.build_opener(*handlers)
     answer: HTTPResponse = opener.open(request, timeout=timeout_seconds)
     return answer
+
+
+def failure(error: Exception) -> str:
+    """Why a request failed, in the words of the operating system where it has some.
+
+    >>> failure(urllib.error.URLError(ConnectionRefusedError(111, "Connection refused")))
+    'Connection refused'
+    """
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    return (cause.strerror if isinstance(cause, OSError) else None) or str(cause)
 
 
 def is_this_machine(authority: str) -> bool:

@@ -102,7 +102,7 @@ FINDING_SINCE: Final = _own(
     "finding_since_timestamp_seconds",
     Kind.GAUGE,
     "Each finding that lasts: when its limit was passed (state passed) or when it began, in Unix time. urgency is "
-    "page, ticket, or held: a page beyond the budget.",
+    "page, ticket, held (a page beyond the budget) or posted (the predictor posts it to Alertmanager itself).",
     *FINDING_LABELS,
 )
 FINDING_VALUE: Final = _own(

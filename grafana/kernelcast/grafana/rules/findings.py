@@ -17,6 +17,7 @@ from kernelcast.wire.catalogue.advice import ADVICE
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.catalogue.model import Metric
+from kernelcast.wire.catalogue.phrases import PHRASES, SECONDS, Phrase
 
 _KEPT_SECONDS: Final = 10 * MINUTE
 """Longer than a restart of the predictor, and than the time after which it counts as gone."""
@@ -42,15 +43,6 @@ _WHERE: Final = (
     "{{ else if $labels.Hostname }}Node {{ $labels.Hostname }}"
     "{{ else }}{{ if not $labels.kernel }}Program {{ end }}{{ $labels.program }}{{ end }}"
 )
-_PHRASES: Final = (
-    ("_TEMP$", "is", '{{ printf "%.0f" $v }} °C'),
-    (device.FB_USED.prometheus_name, "uses", '{{ printf "%.0f" $v }} MiB'),
-    (kernel.DURATION.prometheus_name, "takes", "{{ $v | humanizeDuration }}"),
-    (device.POWER_USAGE.prometheus_name, "takes", '{{ printf "%.0f" $v }} W'),
-    (device.SM_CLOCK.prometheus_name, "runs at", '{{ printf "%.0f" $v }} MHz'),
-    (device.GPU_UTIL.prometheus_name, "is busy", '{{ printf "%.0f" $v }} %'),
-)
-"""By a pattern of the metric: verb and value, in the unit of the metric."""
 _OTHER_PHRASE: Final = ("has {{ $labels.metric }}", "{{ $v | humanize }}")
 _LIST: Final = "`kernelcast findings list`, or the predictor's /api/v1/findings at a site without Kafka"
 _AS_LAST_KNOWN: Final = " (as last known: no predictor works)"
@@ -251,12 +243,18 @@ def _figures(profile: Profile, otherwise: str, against: str = ", limit ") -> str
         against: Words before the limit; empty to leave it out.
     """
     chain = [
-        f'{{{{ {"else if" if number else "if"} match "{pattern}" $labels.metric }}}}'
-        f"{_figure(profile, verb, value, against)}"
-        for number, (pattern, verb, value) in enumerate(_PHRASES)
+        f'{{{{ {"else if" if number else "if"} match "{phrase.pattern}" $labels.metric }}}}'
+        f"{_figure(profile, phrase.verb, _value(phrase), against)}"
+        for number, phrase in enumerate(PHRASES)
     ]
     shown = f"{''.join(chain)}{{{{ else }}}}{_figure(profile, *_OTHER_PHRASE, against)}{{{{ end }}}}"
     return f"{{{{ with {_query(profile, rows.FINDING_VALUE)} }}}}{shown}{{{{ else }}}}{otherwise}{{{{ end }}}}"
+
+
+def _value(phrase: Phrase) -> str:
+    if phrase.unit == SECONDS:
+        return "{{ $v | humanizeDuration }}"
+    return f'{{{{ printf "%.0f" $v }}}} {phrase.unit}'
 
 
 def _figure(profile: Profile, verb: str, value: str, against: str) -> str:

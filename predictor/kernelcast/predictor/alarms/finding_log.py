@@ -53,6 +53,8 @@ MAX_LABEL_BYTES: Final = 16 * 1024
 """Labels of a finding whose labels are too long for an event; they come from other producers."""
 HELD: Final = "held"
 """Label `urgency` of a page beyond the budget."""
+POSTED: Final = "posted"
+"""Label `urgency` of a finding that the predictor posts to Alertmanager itself: no rule fires on it."""
 _NANOSECONDS: Final = 1e9
 
 
@@ -60,11 +62,13 @@ class FindingSeries(Collector):
     """The series of each finding that lasts. Scrapes read it on another thread than the one that sets it.
 
     Attributes:
+        are_posted: Whether the predictor posts them to Alertmanager itself.
         findings: Those that last, replaced as a whole after each cycle.
         time_ns: Time up to which they are known, Unix nanoseconds; 0 before the first cycle.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, are_posted: bool) -> None:
+        self.are_posted = are_posted
         self.findings: Sequence[Finding] = ()
         self.time_ns = 0
 
@@ -73,7 +77,7 @@ class FindingSeries(Collector):
         known = (rows.FINDING_SINCE, rows.FINDING_VALUE, rows.FINDING_LIMIT, rows.FINDING_EXPECTED, rows.FINDINGS_TIME)
         families = {row: GaugeMetricFamily(row.prometheus_name, row.help, labels=row.labels) for row in known}
         for finding in self.findings:
-            labels = list(_series_labels(finding))
+            labels = list(_series_labels(finding, are_posted=self.are_posted))
             for row, value in _values(finding):
                 families[row].add_metric(labels, value)
             for quantile, when in _expected(finding):
@@ -83,14 +87,14 @@ class FindingSeries(Collector):
         return families.values()
 
 
-def _series_labels(finding: Finding) -> Iterator[str]:
+def _series_labels(finding: Finding, *, are_posted: bool) -> Iterator[str]:
     own = {
         "finding_id": finding.finding_id,
         "scope": finding.scope,
         "metric": finding.metric,
         "cause": finding.cause,
         "state": finding.state,
-        "urgency": HELD if finding.held else finding.severity,
+        "urgency": HELD if finding.held else POSTED if are_posted else finding.severity,
     }
     labels = dict(finding.labels) | own
     return (str(labels.get(name, "")) for name in rows.FINDING_LABELS)
@@ -114,8 +118,8 @@ def _expected(finding: Finding) -> Iterator[tuple[str, float]]:
 class FindingMeasures:
     """The predictor's own metrics about findings."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._series = FindingSeries()
+    def __init__(self, registry: CollectorRegistry, *, are_posted: bool) -> None:
+        self._series = FindingSeries(are_posted=are_posted)
         registry.register(self._series)
         self._held = gauge(rows.FINDINGS_HELD, registry)
         self._changes = counter(rows.FINDING_CHANGES, registry)
@@ -164,6 +168,7 @@ class FindingLog:
         *,
         client_id: str,
         registry: CollectorRegistry,
+        are_posted: bool = False,
     ) -> None:
         """Prepare to write and to read.
 
@@ -173,6 +178,7 @@ class FindingLog:
             reader: Reads the topic; this is its only user.
             client_id: Name of this predictor as a writer.
             registry: Of its own metrics.
+            are_posted: Whether findings are posted to Alertmanager besides, so that no rule may fire on their series.
 
         Raises:
             ConfigurationError: The file with the racks cannot be used.
@@ -180,7 +186,7 @@ class FindingLog:
         self.alarms = Alarms(settings)
         self._producer = producer
         self._source = f"/kernelcast/predictor/{client_id}"
-        self._measures = FindingMeasures(registry)
+        self._measures = FindingMeasures(registry, are_posted=are_posted)
         self._follower = TopicFollower(reader, (FINDINGS.name,), self._take)
         self._lock = threading.Lock()
         self._forgotten_ns: int | None = None
@@ -261,9 +267,10 @@ class FindingLog:
         return self._follower.poll(timeout_seconds)
 
     def known(self) -> tuple[dict[str, Finding], dict[str, Mark]]:
-        """Findings and marks by the finding's id; from any thread."""
+        """Findings and marks by the finding's id, with the newest values of those that last; from any thread."""
         with self._lock:
-            return dict(self.alarms.known.findings), dict(self.alarms.known.marks)
+            newest = {finding.finding_id: finding for finding in self.alarms.lasting}
+            return self.alarms.known.findings | newest, dict(self.alarms.known.marks)
 
     @property
     def caught_up(self) -> bool:

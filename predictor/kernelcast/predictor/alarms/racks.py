@@ -33,7 +33,8 @@ def _read(path: Path) -> Mapping[str, str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"rack_file {path} cannot be read: {error}; correct the path") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise ConfigurationError(f"rack_file {path} cannot be read: {reason}; correct the path") from error
     found: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         fields = line.partition("#")[0].split()

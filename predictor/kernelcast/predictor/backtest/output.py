@@ -69,7 +69,7 @@ def csv_file(path: Path) -> Iterator["Writer"]:
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        raise ConfigurationError(f"--output {path} cannot be written: {error}") from None
+        raise ConfigurationError(f"--output {path} cannot be written: {error.strerror}") from None
 
 
 def check_output(path: Path, inputs: Iterable[Path], table: CsvTable, columns: Sequence[str]) -> None:

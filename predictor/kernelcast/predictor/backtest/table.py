@@ -91,10 +91,10 @@ def read(paths: Sequence[Path]) -> CsvTable:
         try:
             with path.open(newline="", encoding="utf-8-sig") as file:
                 _read(csv.reader(file, strict=True), path, number, table)
-        except UnicodeDecodeError as error:
-            raise ConfigurationError(f"{path} is no UTF-8 text: {error}; unpack it, or convert it") from None
+        except UnicodeDecodeError:
+            raise ConfigurationError(f"{path} is no UTF-8 text; unpack it, or convert it") from None
         except OSError as error:
-            raise ConfigurationError(f"{path} cannot be read: {error}") from None
+            raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
         if len(table.rows) == before:
             raise ConfigurationError(f"{path} has no rows; it needs lines of {TIME},{VALUE} below its header")
     return table

@@ -71,6 +71,10 @@ class Admission:
         self._newest: dict[Identity, Labels] = {}
         self._warned = False
 
+    def __len__(self) -> int:
+        """Number of series that Prometheus has; without the limits that follow from the model of a GPU."""
+        return len(self._newest)
+
     def names(self, *kinds: Kind) -> list[str]:
         """Names in Prometheus of the admitted metrics of these kinds, DCGM's other names of them included."""
         own = [name for name, row in self.metrics.items() if row.kind in kinds]

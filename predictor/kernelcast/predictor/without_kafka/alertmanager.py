@@ -1,8 +1,8 @@
 """Posts findings to Alertmanager's API v2, for a site whose Prometheus has none of our rules.
 
 An alert is posted in each cycle while its finding lasts, and once more with its end. Name and severity are those of the
-rule that would fire on the finding, so that the same routes and inhibitions fit. Its labels are those of the finding
-without its id, so that Alertmanager takes the alerts of two replicas for one.
+rule that would fire on the finding, so that the same routes and inhibitions fit. Its labels are those of
+that rule too, so that Alertmanager takes the alerts of two replicas, and what the rule still holds, for one.
 
 API: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 """
@@ -18,20 +18,26 @@ import orjson
 from prometheus_client import CollectorRegistry
 
 from kernelcast.predictor.access import HttpAccess
+from kernelcast.predictor.without_kafka.remembered import REMEMBERED_SECONDS
 from kernelcast.runtime.instruments import counter
 from kernelcast.runtime.logging import get_logger
-from kernelcast.runtime.web.requests import open_url
+from kernelcast.runtime.web.requests import failure, open_url
+from kernelcast.wire.catalogue.advice import ADVICE
 from kernelcast.wire.catalogue.kernel import DURATION
+from kernelcast.wire.catalogue.phrases import SECONDS, phrase
 from kernelcast.wire.catalogue.predictor import ALERTS_POSTED
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.findings import Finding, FindingState, Severity
 
 IMMINENT_SECONDS: Final = 3600.0
 """Time within which a limit is reached with a probability of .9 for a prediction to be critical."""
-LABELS: Final = ("rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "kernel")
+LABELS: Final = ("rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "kernel")
 """Labels of a finding that its alert has."""
-LASTS_SECONDS: Final = 300.0
-"""Time for which an alert fires without being posted again, so that a restart does not end it."""
+LASTS_SECONDS: Final = float(REMEMBERED_SECONDS)
+"""Time for which an alert fires without being posted again: a predictor that starts within it reads the finding back.
+
+The end of a finding is posted, so only a predictor that is away for longer ends its alerts by this.
+"""
 TIMEOUT_SECONDS: Final = 5.0
 WHOLE_SECONDS: Final = 10.0
 _log = get_logger(__name__)
@@ -83,9 +89,14 @@ def _alert(finding: Finding, users: Mapping[tuple[str, str], Mapping[str, str]],
     known = dict(finding.labels)
     labels = {name: known[name] for name in LABELS if known.get(name)}
     labels["alertname"], labels["severity"] = name_and_severity(finding)
-    labels |= {"cause": str(finding.cause), "scope": str(finding.scope), "metric": finding.metric}
+    labels |= {"cause": str(finding.cause), "metric": finding.metric}
     user = users.get((known.get("UUID", ""), known.get("GPU_I_ID", "")), {})
-    annotations = {"summary": summary(finding, now_seconds), "finding_id": finding.finding_id, **user}
+    annotations = {
+        "summary": summary(finding, now_seconds),
+        "action": ADVICE[finding.cause].first,
+        "finding_id": finding.finding_id,
+        **user,
+    }
     return {
         "labels": labels,
         "annotations": annotations,
@@ -111,17 +122,48 @@ def name_and_severity(finding: Finding) -> tuple[str, str]:
 
 
 def summary(finding: Finding, now_seconds: float) -> str:
-    """What is wrong, where, how much and since when, in one line."""
-    known = dict(finding.labels)
-    place = f"GPU {known['gpu']} of {known.get('Hostname', '?')}" if known.get("gpu") else known.get("Hostname", "")
-    subject = place or known.get("rack") or known.get("program") or finding.metric
-    value = "" if finding.value is None else f" is {finding.value:g}"
-    limit = "" if finding.limit is None else f", limit {finding.limit:g}"
-    minutes = max(now_seconds - finding.began_ns / 1e9, 0.0) / 60.0
-    when = f", for {minutes:.0f} min"
-    if finding.state is FindingState.PREDICTED and finding.seconds_to_limit and finding.seconds_to_limit[1] is not None:
-        when = f", reached in {finding.seconds_to_limit[1] / 60.0:.0f} min (median)"
-    return f"{subject}: {finding.metric}{value}{limit}{when}; cause {finding.cause}"
+    """What is wrong, where, how much and since when, in one line, in the words of the rules' summaries."""
+    when = f", for {_duration(now_seconds - finding.began_ns / 1e9)}"
+    if finding.state is FindingState.PASSED:
+        when = f", for {_duration(now_seconds - finding.passed_ns / 1e9)}"
+    elif finding.state is FindingState.PREDICTED:
+        median = finding.seconds_to_limit[1] if finding.seconds_to_limit is not None else None
+        when = ", reached within a day" if median is None else f", reached in about {_duration(median)}"
+    return f"{_where(dict(finding.labels))} {_figures(finding)}{when}: {ADVICE[finding.cause].culprit}"
+
+
+def _where(labels: Mapping[str, str]) -> str:
+    node = labels.get("Hostname", "")
+    gpu = f"GPU {labels['gpu']} of {node}" if labels.get("gpu") else ""
+    if labels.get("kernel"):
+        on_gpu = f" on {gpu}" if gpu else ""
+        return f"Kernel {labels['kernel']} of {labels.get('program', '')}{on_gpu}"
+    if gpu:
+        return gpu
+    names = (("Rack", labels.get("rack")), ("Node", node), ("Program", labels.get("program")))
+    return next((f"{kind} {name}" for kind, name in names if name), "The fleet")
+
+
+def _figures(finding: Finding) -> str:
+    if finding.value is None:
+        return f"has a finding about {finding.metric}"
+    known = phrase(finding.metric)
+    verb, unit = (known.verb, known.unit) if known is not None else (f"has {finding.metric}", "")
+    limit = "" if finding.limit is None else f", limit {_quantity(finding.limit, unit)}"
+    return f"{verb} {_quantity(finding.value, unit)}{limit}"
+
+
+def _quantity(value: float, unit: str) -> str:
+    if unit == SECONDS:
+        return _duration(value)
+    return f"{value:.0f} {unit}" if unit else f"{value:g}"
+
+
+def _duration(seconds: float) -> str:
+    """A time in the largest unit of which it has two or more."""
+    units = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
+    unit, size = next(((unit, size) for unit, size in units if seconds >= 2 * size), ("µs", 1e-6))
+    return f"{max(seconds, 0.0) / size:.3g} {unit}"
 
 
 def _time(seconds: float) -> str:
@@ -131,4 +173,4 @@ def _time(seconds: float) -> str:
 def _reason(error: Exception) -> str:
     if isinstance(error, urllib.error.HTTPError):
         return f"status {error.code}"
-    return str(error.reason) if isinstance(error, urllib.error.URLError) else str(error)
+    return failure(error)

@@ -68,9 +68,14 @@ class PrometheusOutputs:
         self._alerts = (
             AlertSender(source.alertmanager_url, source.access, registry) if source.alertmanager_url else None
         )
-        # Findings that are posted must not fire Prometheus' rules besides: what these read is not served.
-        shown = registry if self._alerts is None else CollectorRegistry()
-        self.findings = FindingLog(settings.alarms, topic, topic, client_id=settings.client_id, registry=shown)
+        self.findings = FindingLog(
+            settings.alarms,
+            topic,
+            topic,
+            client_id=settings.client_id,
+            registry=registry,
+            are_posted=self._alerts is not None,
+        )
         topic.take = self.findings.add
         self._gauges = ServedGauges()
         self._samples = ServedSamples(without=() if self._alerts is None else (DEGRADATION_ALERT,))

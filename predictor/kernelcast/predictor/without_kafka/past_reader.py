@@ -86,18 +86,20 @@ class PastReader:
         """
         self._run("days", self._days, now_seconds)
         if not self.days_done:
-            _log.info("two days read from Prometheus", series=len(self._engine.windows))
+            own = len(self._admission)
+            limits = len(self._engine.windows) - own
+            _log.info("two days read from Prometheus", series=own, limits_by_model=limits)
         self.days_done = True
         self._run("weeks", self._weeks, now_seconds)
         if not self._weeks_done:
-            _log.info("five weeks read from Prometheus", series=len(self._engine.windows))
+            _log.info("five weeks read from Prometheus", series=len(self._admission))
         self._weeks_done = True
 
     def _run(self, part: str, past: Past, now_seconds: float) -> None:
         for number, total in past.fill_by_metric(now_seconds, set()):
             self._measures.refilled(part, number / total)
             (_log.info if part == "days" and not self.days_done else _log.debug)(
-                "reading the past from Prometheus", part=part, metrics=f"{number} of {total}"
+                "reading the past from Prometheus", part=part, done=f"{100 * number / total:.0f} %"
             )
         self._measures.refilled(part, 1.0)
 

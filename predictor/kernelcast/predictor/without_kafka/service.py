@@ -6,6 +6,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -43,8 +44,23 @@ LONGEST_AGAIN_SECONDS: Final = 300.0
 SILENT_INTERVALS: Final = 10
 """Intervals without an answer after which the predictor is not ready."""
 STOP_SECONDS: Final = 5.0
+_TROUBLES: Final = (PrometheusError, ConfigurationError)
+"""A file of credentials may be away for a moment."""
 
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A time without an answer to the query for the newest intervals.
+
+    Attributes:
+        began_seconds: Time of the first failure, Unix.
+        reason: That of the last failure.
+    """
+
+    began_seconds: float
+    reason: str
 
 
 class _StopRequestedError(Exception):
@@ -94,7 +110,7 @@ class PrometheusPredictor:
         self._past = self._new_past()
         self._ending = threading.Event()
         self._shutdown = Shutdown()
-        self._trouble = ""
+        self._outage: Outage | None = None
         self._past_due = self._expire_due = 0.0
         self.web = Pages(settings, self.registry, self._engine, self._cycles).server(
             self._ready, Answers(self._outputs.findings).routes
@@ -102,11 +118,7 @@ class PrometheusPredictor:
         self.web.progressed = self._manager.part("web").progressed
 
     def run(self, shutdown: Shutdown) -> None:
-        """Ask Prometheus, run cycles and serve until asked to stop.
-
-        Raises:
-            PrometheusError: Prometheus cannot be reached, or refuses, at the start.
-        """
+        """Ask Prometheus, run cycles and serve until asked to stop."""
         self._shutdown = shutdown
         if self._read is not None:
             shutdown.on_reload(partial(reload, self._engine, self._settings, self._read))
@@ -114,7 +126,7 @@ class PrometheusPredictor:
         with self.web:
             try:
                 while not shutdown.requested and not self._poll():
-                    self._wait(AGAIN_SECONDS)
+                    pass
                 cycles.start()
                 self._read_forever()
             except _StopRequestedError:
@@ -125,9 +137,9 @@ class PrometheusPredictor:
     def _read_forever(self) -> None:
         while not self._shutdown.requested:
             self._between(0.0)
-            if time.monotonic() >= self._past_due:
+            if self._outage is None and time.monotonic() >= self._past_due:
                 self._past_due = time.monotonic() + PAST_EVERY_SECONDS
-                self._try("past not read from Prometheus", lambda: self._past.run(self._seconds()))
+                self._read_past()
             if time.monotonic() >= self._expire_due:
                 self._expire_due = time.monotonic() + EXPIRE_EVERY_SECONDS
                 self._source.expire()
@@ -154,25 +166,29 @@ class PrometheusPredictor:
             self._wait(min(left, TICK_SECONDS))
 
     def _poll(self) -> bool:
-        """Read the newest intervals; returns whether any has been read."""
-
-        def poll() -> None:
+        """Read the newest intervals; returns whether Prometheus has answered."""
+        try:
             if self._source.poll():
                 self._past = self._new_past()  # what was left out may be there as blocks
-            self._trouble = ""
+        except _TROUBLES as error:
+            if self._outage is None:
+                _log.warning("intervals not read from Prometheus", reason=str(error), again_seconds=_again(error))
+            began_seconds = self._seconds() if self._outage is None else self._outage.began_seconds
+            self._outage = Outage(began_seconds, str(error))
+            self._wait(_again(error))
+            return False
+        if self._outage is not None:
+            after_seconds = round(self._seconds() - self._outage.began_seconds)
+            self._outage = None
+            _log.info("intervals read again from Prometheus", after_seconds=after_seconds)
+        return True
 
-        self._try("intervals not read from Prometheus", poll)
-        return self._source.read_until is not None
-
-    def _try(self, trouble: str, task: Callable[[], None]) -> None:
+    def _read_past(self) -> None:
         try:
-            task()
-        except (PrometheusError, ConfigurationError) as error:  # a file of credentials may be away for a moment
-            self._trouble = str(error)
-            wanted = error.retry_after_seconds if isinstance(error, PrometheusError) else 0.0
-            again = min(max(wanted, AGAIN_SECONDS), LONGEST_AGAIN_SECONDS)
-            _log.warning(trouble, reason=str(error), again_seconds=again)
-            self._wait(again)
+            self._past.run(self._seconds())
+        except _TROUBLES as error:
+            _log.warning("past not read from Prometheus", reason=str(error), again_seconds=PAST_EVERY_SECONDS)
+            self._wait(_again(error))
 
     def _wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -183,10 +199,12 @@ class PrometheusPredictor:
     def _ready(self) -> tuple[bool, str]:
         read_until = self._source.read_until
         if read_until is None:
-            return False, self._trouble or "no interval was read from Prometheus yet"
+            return False, self._outage.reason if self._outage else "no interval was read from Prometheus yet"
         silent = self._seconds() - (read_until + 1) * self._settings.interval_seconds
-        if silent > SILENT_INTERVALS * self._settings.interval_seconds + self._settings.prometheus.delay_seconds:
-            return False, f"Prometheus has given no interval for {silent:.0f} s: {self._trouble or 'it is slow'}"
+        slow = silent > SILENT_INTERVALS * self._settings.interval_seconds + self._settings.prometheus.delay_seconds
+        if self._outage is not None or slow:
+            reason = self._outage.reason if self._outage is not None else "it is slow"
+            return False, f"Prometheus has given no interval for {silent:.0f} s: {reason}"
         if not self._engine.windows.rows().size:
             return False, nothing_found(self._settings)
         return (True, "") if self._past.days_done else (False, "two days of the series are being read")
@@ -218,6 +236,12 @@ class PrometheusPredictor:
             cycles.join(STOP_SECONDS)
 
 
+def _again(error: Exception) -> float:
+    """Time after which Prometheus is asked again, in seconds."""
+    wanted = error.retry_after_seconds if isinstance(error, PrometheusError) else 0.0
+    return min(max(wanted, AGAIN_SECONDS), LONGEST_AGAIN_SECONDS)
+
+
 def run(read: Callable[[], PredictorSettings], shutdown: Shutdown, *, manager: ServiceManager | None = None) -> None:
     """Look at the Prometheus, then run a predictor on its series.
 
@@ -227,7 +251,7 @@ def run(read: Callable[[], PredictorSettings], shutdown: Shutdown, *, manager: S
         manager: systemd, where it started this process.
 
     Raises:
-        PrometheusError: Prometheus cannot be reached, refuses, or is none.
+        PrometheusError: Prometheus refuses, or is none; one that is away is awaited.
     """
     settings = read()
     source = settings.prometheus

@@ -95,7 +95,7 @@ def wait_for_series(
     """Look until there is a series; None where `wait` says that it is to end.
 
     Raises:
-        PrometheusError: It cannot be reached, refuses, or is no Prometheus; one that starts or throttles is awaited.
+        PrometheusError: It refuses, or is no Prometheus; one that is away, starts or throttles is awaited.
     """
     while True:
         seconds = WAIT_SECONDS
@@ -111,7 +111,7 @@ def wait_for_series(
                 return present
             _log.error("no series found", reason=nothing_found(settings))
         except PrometheusError as error:
-            if error.status not in STARTING:
+            if error.status not in STARTING and not error.is_away:
                 raise
             seconds = max(error.retry_after_seconds, WAIT_SECONDS)
             _log.warning("Prometheus is not ready", reason=str(error), again_seconds=seconds)

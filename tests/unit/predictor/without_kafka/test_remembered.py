@@ -153,14 +153,36 @@ def test_findings_that_are_posted_do_not_fire_rules_besides_and_are_remembered(m
     monkeypatch.setattr(AlertSender, "post", lambda _self, findings, _users, _now: posted.append(len(findings)))
     site = Running(alertmanager_url="http://alertmanager:9093")
     site.cycle_at(6)
-    names = {sample.name for family in site.registry.collect() for sample in family.samples}
+    samples = [sample for family in site.registry.collect() for sample in family.samples]
+    names = {sample.name for sample in samples}
     assert posted == [1]
     assert "kernelcast_degradation_threshold" in names
     assert "kernelcast_predictor_finding_opened_timestamp_seconds" in names
     assert "kernelcast_degradation_alert" not in names
-    assert not any(
-        name.startswith(("kernelcast_predictor_findings", "kernelcast_predictor_finding_since")) for name in names
-    )
+    since = [one for one in samples if one.name == "kernelcast_predictor_finding_since_timestamp_seconds"]
+    assert [one.labels["urgency"] for one in since] == ["posted"]  # rules select page and ticket
+    # Rules hold an alert "as last known" while this is absent.
+    assert site.value("findings_timestamp_seconds") == pytest.approx(site.now, abs=60)
+
+
+def test_findings_are_listed_with_the_values_that_are_scraped() -> None:
+    site = Running()
+    site.cycle_at(6)
+    (listed,) = site.outputs.findings.known()[0].values()
+    assert listed.value == 95.0
+    key = next(key for key in site.prometheus.samples if dict(key).get("UUID") == "GPU-1")
+    kept = [(at, value) for at, value in site.prometheus.samples[key] if at < START + 60]
+    site.prometheus.samples[key] = [*kept, *every_15_s(60, 3000, 97.0)]
+    for minute in range(1, 12):
+        site.cycle_at(60.0 * minute + 6)
+    (listed,) = site.outputs.findings.known()[0].values()
+    (scraped,) = [
+        sample.value
+        for family in site.registry.collect()
+        for sample in family.samples
+        if sample.name == "kernelcast_predictor_finding_value"
+    ]
+    assert listed.value == scraped == 97.0
 
 
 def test_a_mark_raises_the_bar_of_its_series_also_after_a_restart() -> None:

@@ -68,8 +68,14 @@ def test_a_prometheus_that_starts_or_throttles_is_awaited_for_as_long_as_it_says
     assert waits == [10.0, 40.0]
 
 
-@pytest.mark.parametrize("error", [PrometheusError("no", status=401), PrometheusError("no network")])
-def test_a_prometheus_that_refuses_or_cannot_be_reached_ends_the_start(error: PrometheusError) -> None:
+def test_a_prometheus_that_is_away_is_awaited_as_one_that_starts() -> None:
+    looked, waits = found(Answers(PrometheusError("refused", is_away=True), 1))
+    assert looked is not None
+    assert waits == [10.0]
+
+
+@pytest.mark.parametrize("error", [PrometheusError("no", status=401), PrometheusError("is no Prometheus")])
+def test_a_prometheus_that_refuses_or_is_none_ends_the_start(error: PrometheusError) -> None:
     with pytest.raises(PrometheusError):
         found(Answers(error))
 
