@@ -115,9 +115,15 @@ def summary(finding: Finding, now_seconds: float) -> str:
     known = dict(finding.labels)
     place = f"GPU {known['gpu']} of {known.get('Hostname', '?')}" if known.get("gpu") else known.get("Hostname", "")
     subject = place or known.get("rack") or known.get("program") or finding.metric
+    leading = dict(finding.evidence[0].labels) if finding.evidence else {}
+    if leading.get("gpu") and not known.get("gpu"):
+        subject += f" (GPU {leading['gpu']}" + (
+            ")" if known.get("Hostname") else f" of {leading.get('Hostname', '?')})"
+        )
     value = "" if finding.value is None else f" is {finding.value:g}"
     limit = "" if finding.limit is None else f", limit {finding.limit:g}"
-    minutes = max(now_seconds - finding.began_ns / 1e9, 0.0) / 60.0
+    since_ns = finding.passed_ns or finding.began_ns
+    minutes = max(now_seconds - since_ns / 1e9, 0.0) / 60.0
     when = f", for {minutes:.0f} min"
     if finding.state is FindingState.PREDICTED and finding.seconds_to_limit and finding.seconds_to_limit[1] is not None:
         when = f", reached in {finding.seconds_to_limit[1] / 60.0:.0f} min (median)"
