@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.support.predictor.finding_candidates import candidate
+from tests.support.predictor.finding_candidates import Run, candidate
 
 from kernelcast.predictor.access import HttpAccess
 from kernelcast.predictor.without_kafka.alertmanager import AlertSender, name_and_severity, summary
@@ -121,6 +121,10 @@ def test_the_summary_says_where_how_much_and_for_how_long() -> None:
     text = summary(finding, NOW)
     assert text.startswith("GPU 1 of n1: ")
     assert "is 93, limit 87, for 17 min; cause " in text
+    run = Run()
+    (node,) = run.step(candidate(1), candidate(3, passed_ns=run.now_ns - 120 * 10**9, value=90.0))
+    text = summary(node, run.now_ns / 1e9)
+    assert text.startswith("r1-n1 (GPU 3): DCGM_FI_DEV_GPU_TEMP is 90, limit 87, for 7 min; ")
     predicted = replace(finding, state=FindingState.PREDICTED, seconds_to_limit=(600.0, 1800.0, None))
     assert "reached in 30 min (median)" in summary(predicted, NOW)
 

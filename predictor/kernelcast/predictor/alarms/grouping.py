@@ -218,7 +218,7 @@ def primary(members: Sequence[FindingCandidate]) -> Finding:
     def order(one: Finding) -> tuple[Any, ...]:
         passed = one.state is FindingState.PASSED and one.metric != DURATION.prometheus_name
         explains = _depth(one.cause), -_ADVANCE[one.state], -count[one.cause], one.cause
-        return (not passed, *explains, _median_seconds(one), one.metric, one.labels)
+        return (not passed, *explains, _median_seconds(one), one.passed_ns, one.metric, one.labels)
 
     return min((one.latest for one in members), key=order)
 
