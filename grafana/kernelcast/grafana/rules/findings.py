@@ -99,8 +99,8 @@ def _passed(profile: Profile) -> AlertRule:
         severity=AlertSeverity.CRITICAL,
         summary=f"{_WHERE}{_gpus_passed(profile)} {_figures(profile, 'has passed its limit')}{_FOR}{_HOTTER}: "
         f"{_culprit()}",
-        description="The value has passed its limit, as the mean of an interval, and is not clearly back. The value of "
-        "the alert is the time since then.",
+        description="The value has passed its limit, as the mean over five minutes, and is not clearly back. The value "
+        "of the alert is the time since then.",
         first="Do what the list below says of the cause; the message has the same.",
     )
 
