@@ -13,6 +13,7 @@ import numpy as np
 from kernelcast.predictor.cycle.cycle import Cycle
 from kernelcast.predictor.cycle.detector_state import DetectorState
 from kernelcast.predictor.cycle.predictions import Abstention
+from kernelcast.predictor.passage.alert_rule import CLEAR_EVALUATIONS
 from kernelcast.predictor.passage.first_passage import QUANTILES
 from kernelcast.predictor.passage.run import MIN_BLOCKS
 from kernelcast.predictor.passage.season import rhythm
@@ -92,10 +93,10 @@ def _explained(cycle: Cycle, windows: Windows, subject: Subject, row: int) -> di
     if not bool(cycle.detection.state.holds(np.array([row]), windows.generation[[row]])[0]):
         return explanation | {"decided": "not looked at yet; the next cycle does"}
     fleet = {"fleet": cycle.fleet.explain(row)} if subject.is_kernel_time else {}
-    return explanation | _knows(cycle, row) | _expects(cycle, row) | fleet | _decided(cycle, row)
+    return explanation | _knows(cycle, subject, row) | _expects(cycle, row) | fleet | _decided(cycle, row)
 
 
-def _knows(cycle: Cycle, row: int) -> dict[str, Any]:
+def _knows(cycle: Cycle, subject: Subject, row: int) -> dict[str, Any]:
     state, attributes = cycle.detection.state, cycle.attributes
     meaning = attributes.meanings[attributes.meaning[row]]
     return {
@@ -105,13 +106,13 @@ def _knows(cycle: Cycle, row: int) -> dict[str, Any]:
         "season": str(rhythm(cycle.histories.hours(np.array([row])), cycle.detection.day_hours)[0]),
         "baseline": _number(state.baseline[row]),
         "limit": _number(state.limit[row]),
-        "limit_from": _source(cycle, row),
+        "limit_from": _source(cycle, subject, row),
         "first_minutes_of_the_process": bool(state.opening[row]),
         "value_over_a_block": _number(state.value[row]),
     }
 
 
-def _source(cycle: Cycle, row: int) -> str:
+def _source(cycle: Cycle, subject: Subject, row: int) -> str:
     """Origin of a series' limit."""
     attributes = cycle.attributes
     meaning = attributes.meanings[attributes.meaning[row]]
@@ -121,7 +122,11 @@ def _source(cycle: Cycle, row: int) -> str:
         return "settings"
     if attributes.kernel[row]:
         return f"{float(attributes.own_ratio(np.array([row]))[0]):g} times its own baseline"
-    return meaning.limit.prometheus_name if meaning.limit is not None else "size of the memory"
+    if meaning.limit is None:
+        return f"{attributes.settings.judge.memory_full_ratio:.4g} times the size of the memory"
+    device = subject.label("UUID"), subject.label("GPU_I_ID")
+    origin: str = cycle.limit_origins.get(device, meaning.limit.prometheus_name)
+    return origin
 
 
 def _expects(cycle: Cycle, row: int) -> dict[str, Any]:
@@ -173,7 +178,15 @@ def _reason_before_the_limit(state: DetectorState, row: int) -> str:
         return (
             f"abstains ({Abstention.UNUSABLE_WINDOW}): {int(state.known_blocks[row])} blocks, {MIN_BLOCKS} are needed"
         )
-    return "a breach is probable" if state.firing[row] else "no breach is probable"
+    if not state.firing[row]:
+        return "no breach is probable"
+    low = int(state.low[row])
+    if not low:
+        return "a breach is probable"
+    before = "the limit was passed" if state.crossed_ns[row] else "a breach was probable"
+    return (
+        f"{before}; the alert ends after {CLEAR_EVALUATIONS} evaluations in a row with a low probability, {low} so far"
+    )
 
 
 def _number(value: float) -> float | None:

@@ -251,3 +251,28 @@ def test_the_demo_profile_fires_a_prediction_with_the_next_evaluation(
     command = (binary("promtool", "prometheus"), "test", "rules", tmp_path / "test.yaml")
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
     assert (done.returncode == 0) is passes, done.stdout + done.stderr
+
+
+def test_the_message_about_a_node_names_its_gpus_that_have_passed_their_limit(tmp_path: Path) -> None:
+    for name, text in rules.render(rules.PRODUCTION).items():
+        (tmp_path / name).write_text(text)
+    about = 'job="p", Hostname="n", metric="DCGM_FI_DEV_GPU_TEMP", cause="thermal", state="passed"'
+    alert, finding = "kernelcast_degradation_alert", f'{{{about}, scope="node", urgency="page"}}'
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": "kernelcast_predictor_findings_timestamp_seconds", "values": "0+60x20"},
+            {"series": f"kernelcast_predictor_finding_since_timestamp_seconds{finding}", "values": "60x20"},
+            {"series": f"kernelcast_predictor_finding_value{finding}", "values": "90x20"},
+            {"series": f"kernelcast_predictor_finding_limit{finding}", "values": "89x20"},
+            *({"series": f'{alert}{{{about}, gpu="{gpu}"}}', "values": "1x20"} for gpu in (3, 1)),
+            {"series": f'{alert}{{{about.replace("passed", "predicted")}, gpu="0"}}', "values": "1x20"},
+        ],
+        "alert_rule_test": [{"alertname": "KernelcastLimitPassed", "eval_time": "10m", "exp_alerts": []}],
+    }
+    document = {"rule_files": [rules.CLASSIC_FILE, rules.ALERTS_FILE], "evaluation_interval": "1m", "tests": [case]}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(document))
+    command = (binary("promtool", "prometheus"), "test", "rules", tmp_path / "test.yaml")
+    # The alert is not expected, so that promtool prints it with its text.
+    shown = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
+    assert "Node n (GPU 1, GPU 3) is 90 °C, limit 89 °C, for 9m 0s: " in shown.stdout + shown.stderr

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.support.predictor.finding_candidates import candidate
+from tests.support.predictor.finding_candidates import Run, candidate
 
 from kernelcast.predictor.access import HttpAccess
 from kernelcast.predictor.without_kafka.alertmanager import AlertSender, name_and_severity, summary
@@ -152,6 +152,9 @@ def test_the_summary_says_where_how_much_and_for_how_long() -> None:
         limit=0.01,
     )
     assert summary(slower, NOW).startswith("Kernel gemm of train on GPU 1 of n1 takes 12.3 ms, limit 10 ms, for 17 min")
+    run = Run()
+    (node,) = run.step(candidate(1), candidate(3, passed_ns=run.now_ns - 120 * 10**9, value=90.0))
+    assert summary(node, run.now_ns / 1e9).startswith("Node r1-n1 (GPU 3) is 90 °C, limit 87 °C, for 7 min: ")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,8 @@ def predicted(gpu: int = 0, *, probability: float = 0.95, **changes: Any) -> Fin
     """A prediction that a limit is reached in twelve hours."""
     times = (6 * HOUR, 12 * HOUR, 18 * HOUR)
     state = FindingState.PREDICTED
-    return candidate(gpu, state=state, probability=probability, seconds_to_limit=times, value=80.0, **changes)
+    usual: dict[str, Any] = {"state": state, "probability": probability, "seconds_to_limit": times, "value": 80.0}
+    return candidate(gpu, **usual | changes)
 
 
 class Run:

@@ -15,6 +15,7 @@ from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue import predictor as rows
 from kernelcast.wire.catalogue.advice import ADVICE
 from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.forecast import DEGRADATION_ALERT
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.catalogue.phrases import PHRASES, SECONDS, Phrase
@@ -88,9 +89,10 @@ def _passed(profile: Profile) -> AlertRule:
         name="KernelcastLimitPassed",
         expr=_since(_PAGE, 'state="passed"', _NO_KERNEL),
         severity=AlertSeverity.CRITICAL,
-        summary=f"{_WHERE} {_figures(profile, 'has passed its limit')}{_FOR}{_HOTTER}: {_culprit()}",
-        description="The value has passed its limit, as the mean of an interval, and is not clearly back. The value of "
-        "the alert is the time since then.",
+        summary=f"{_WHERE}{_gpus_passed(profile)} {_figures(profile, 'has passed its limit')}{_FOR}{_HOTTER}: "
+        f"{_culprit()}",
+        description="The value has passed its limit, as the mean over five minutes, and is not clearly back. The value "
+        "of the alert is the time since then.",
         first="Do what the list below says of the cause; the message has the same.",
     )
 
@@ -264,6 +266,19 @@ def _figure(profile: Profile, verb: str, value: str, against: str) -> str:
     return (
         shown
         + f"{{{{ range {_query(profile, rows.FINDING_LIMIT)} }}}}{{{{ $v := . | value }}}}{against}{value}{{{{ end }}}}"
+    )
+
+
+def _gpus_passed(profile: Profile) -> str:
+    """The GPUs that have passed their limit, after the name of a node; nothing after that of a GPU or a rack."""
+    window = duration(2 * profile.evaluation_seconds)
+    alert = f"{promql.name(DEGRADATION_ALERT)}{{Hostname=%q, metric=%q, cause=%q, state=%q}}"
+    query = f'printf "count by (gpu) (last_over_time({alert}[{window}]))"'
+    arguments = '$labels.Hostname $labels.metric $labels.cause "passed"'
+    return (
+        f"{{{{ if and $labels.Hostname (not $labels.gpu) }}}}{{{{ with {query} {arguments} | query }}}} ("
+        '{{ range $number, $gpu := sortByLabel "gpu" . }}{{ if $number }}, {{ end }}GPU {{ $gpu.Labels.gpu }}{{ end }})'
+        "{{ end }}{{ end }}"
     )
 
 

@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kernelcast.predictor.alarms import discovery
@@ -90,10 +90,10 @@ class FindingCandidates:
             key = key_of(one)
             known = self.by_series.get(key)
             if known is not None:
-                self._seen_again(known, one, time_ns)
+                self._seen_again(known, _as_passed(one, known.latest, time_ns), time_ns)
             elif len(self.by_series) < self._settings.max_series:
                 since_ns = _since_ns(one, time_ns)
-                self.by_series[key] = FindingCandidate(one, since_ns, time_ns, (time_ns,))
+                self.by_series[key] = FindingCandidate(_as_passed(one, None, time_ns), since_ns, time_ns, (time_ns,))
             else:
                 self.refused += 1
         gone = [key for key, one in self.by_series.items() if time_ns - one.seen_ns > self.linger_ns(one)]
@@ -171,6 +171,16 @@ def _longest_wait(found: Finding, hold_seconds: float) -> float:
 def _since_ns(found: Finding, time_ns: int) -> int:
     """Begin of a prediction: its alert may have begun in a history that was there before this process."""
     return min(found.began_ns or time_ns, time_ns) if found.state is not FindingState.OBSERVED else time_ns
+
+
+def _as_passed(found: Finding, before: Finding | None, time_ns: int) -> Finding:
+    """The candidate of a limit that was passed: it counts as passed, since the same time, until it is forgotten."""
+    was_passed = before is not None and before.state is FindingState.PASSED
+    if found.state is not FindingState.PASSED and not (was_passed and found.state is FindingState.PREDICTED):
+        return found
+    known = (found.passed_ns, before.passed_ns if before is not None else 0)
+    passed_ns = min((each_ns for each_ns in known if each_ns), default=time_ns)
+    return replace(found, state=FindingState.PASSED, passed_ns=passed_ns)
 
 
 def _is_observed_page(found: Finding) -> bool:

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Final
 
 from kernelcast.predictor.alarms.candidates import CandidateKey, FindingCandidate
-from kernelcast.predictor.alarms.grouping import CandidateGroup, Labels, advance, primary
+from kernelcast.predictor.alarms.grouping import CandidateGroup, Labels, primary
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import EndReason, Finding, FindingEvidence, FindingState, Scope, Severity
 
@@ -32,8 +32,8 @@ class Open:
         began_ns: Its begin.
         members: Series that belong to it.
         published: As it was last reported; None before.
-        present: As it is in the present cycle, with the evidence of the last report; before the first cycle after a
-            start, as last reported.
+        present: As it is in the present cycle, a deploy with the evidence of the last report; before the first cycle
+            after a start, as last reported.
         published_ns: When that was.
         was_paged: Whether its page was sent; it needs no second one, also after it was a ticket for a while.
     """
@@ -57,15 +57,14 @@ def new_id(group: CandidateGroup, began_ns: int) -> str:
 
 
 def build(opened: Open, members: Sequence[FindingCandidate], time_ns: int, *, held: bool) -> Finding:
-    """Describe a group by its leading candidate."""
+    """Describe a group by its leading candidate: state, value, limit and times are those of one series."""
     lead = primary(members)
     paged = any(one.latest.severity is Severity.PAGE for one in members)
-    state = advance(members, opened.published)
     chances = [one.latest.probability for one in members if one.latest.probability is not None]
     return Finding(
         finding_id=opened.finding_id,
         cause=lead.cause,
-        state=state,
+        state=lead.state,
         severity=Severity.PAGE if paged else Severity.TICKET,
         scope=opened.scope,
         labels=_labels(opened, members),
@@ -75,7 +74,7 @@ def build(opened: Open, members: Sequence[FindingCandidate], time_ns: int, *, he
         probability=max(chances, default=None),
         seconds_to_limit=lead.seconds_to_limit,
         began_ns=opened.began_ns,
-        passed_ns=_passed_ns(members, opened.published, time_ns) if state is FindingState.PASSED else 0,
+        passed_ns=lead.passed_ns if lead.state is FindingState.PASSED else 0,
         updated_ns=not_before(opened.published, time_ns),
         series=len(members),
         held=held,
@@ -125,12 +124,6 @@ def is_news(before: Finding | None, now: Finding) -> bool:
         return True
     changing = ("cause", "state", "severity", "scope", "labels", "held")
     return any(getattr(before, name) != getattr(now, name) for name in changing)
-
-
-def _passed_ns(members: Sequence[FindingCandidate], before: Finding | None, time_ns: int) -> int:
-    """When the first of the limits was passed, Unix nanoseconds."""
-    known = [one.latest.passed_ns for one in members] + ([] if before is None else [before.passed_ns])
-    return min((each_ns for each_ns in known if each_ns), default=time_ns)
 
 
 def _labels(opened: Open, members: Sequence[FindingCandidate]) -> Labels:

@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from kernelcast.predictor.alarms.candidates import FindingCandidate
+from kernelcast.predictor.alarms.candidates import IMMINENT_SECONDS, FindingCandidate
 from kernelcast.predictor.alarms.racks import RackOf
+from kernelcast.wire.catalogue.kernel import DURATION
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.findings import Finding, FindingState, Scope
 
@@ -47,7 +48,10 @@ WIDER: Final[Mapping[Cause, tuple[Scope, ...]]] = MappingProxyType(
 """Scopes wider than a GPU that a cause can have, the first that fits; others concern one GPU."""
 
 LEAST_GPUS: Final[Mapping[Scope, int]] = MappingProxyType({Scope.RACK: 3, Scope.NODE: 2, Scope.PROGRAM: 2})
-"""GPUs with the same cause from which on a rack, node or program is named; of a rack also two nodes."""
+"""GPUs with the same cause from which on a rack, node or program is named; of a rack also two nodes.
+
+Two GPUs of a node are two findings where one has a fault and the other a prediction for later than an hour.
+"""
 LEAST_NODES: Final = 2
 """Nodes with the same cause from which on a rack is named."""
 LEAST_JOINED: Final = 3
@@ -155,7 +159,8 @@ def joining(candidates: Iterable[FindingCandidate], places: Places, least_log_sc
     for choice in range(max(map(len, WIDER.values()))):
         for (scope, _, cause), rows in _buckets(placed, choice, taken).items():
             found = [placed[row][1] for row in rows]
-            several = len({place.gpu for place in found}) >= LEAST_JOINED and _is_wide(scope, cause, found)
+            several = len({place.gpu for place in found}) >= LEAST_JOINED
+            several = several and _is_wide(scope, cause, [placed[row] for row in rows])
             if several and any(placed[row][0].is_accepted for row in rows):
                 taken.update(rows)
     return [able[row] for row in sorted(taken) if not able[row].is_accepted]
@@ -177,7 +182,7 @@ def groups(
     found = []
     for choice in range(max(map(len, WIDER.values()))):
         for (scope, unit, cause), rows in _buckets(placed, choice, taken).items():
-            if wide(scope, unit, cause) or _is_wide(scope, cause, [placed[row][1] for row in rows]):
+            if wide(scope, unit, cause) or _is_wide(scope, cause, [placed[row] for row in rows]):
                 found.append((scope, unit, cause, rows))
                 taken.update(rows)
     explained = {
@@ -202,19 +207,20 @@ def groups(
 
 
 def primary(members: Sequence[FindingCandidate]) -> Finding:
-    """The leading candidate of a group: of the cause that explains most, the most advanced one."""
+    """The leading candidate of a group: a passed limit, else the most urgent of the cause that explains most.
+
+    A limit of a kernel's duration does not precede: heat or a power brake explains it.
+    """
     count: dict[Cause, int] = defaultdict(int)
     for one in members:
         count[one.latest.cause] += 1
-    cause = min(count, key=lambda each: (_depth(each), -count[each], each))
-    found = [one.latest for one in members if one.latest.cause is cause]
-    return min(found, key=lambda one: (-_ADVANCE[one.state], _median_seconds(one), one.metric, one.labels))
 
+    def order(one: Finding) -> tuple[Any, ...]:
+        passed = one.state is FindingState.PASSED and one.metric != DURATION.prometheus_name
+        explains = _depth(one.cause), -_ADVANCE[one.state], -count[one.cause], one.cause
+        return (not passed, *explains, _median_seconds(one), one.passed_ns, one.metric, one.labels)
 
-def advance(members: Iterable[FindingCandidate], before: Finding | None) -> FindingState:
-    """The most advanced state so far, of the members and of the finding before: a finding never goes a state back."""
-    states = [one.latest.state for one in members] + ([] if before is None else [before.state])
-    return max(states, key=lambda state: _ADVANCE[state])
+    return min((one.latest for one in members), key=order)
 
 
 _ADVANCE: Final = {
@@ -259,12 +265,22 @@ def _buckets(
     return found
 
 
-def _is_wide(scope: Scope, cause: Cause, places: Sequence[Place]) -> bool:
+def _is_wide(scope: Scope, cause: Cause, placed: Sequence[tuple[FindingCandidate, Place]]) -> bool:
     if scope is Scope.PROGRAM and cause in ALWAYS_PROGRAM:
         return True
-    if len({place.gpu for place in places if place.gpu}) < LEAST_GPUS[scope]:
+    gpus = {place.gpu for _, place in placed if place.gpu}
+    if len(gpus) < LEAST_GPUS[scope]:
         return False
-    return scope is not Scope.RACK or len({place.node for place in places}) >= LEAST_NODES
+    if scope is Scope.RACK:
+        return len({place.node for _, place in placed}) >= LEAST_NODES
+    return scope is not Scope.NODE or len(gpus) >= LEAST_JOINED or _at_one_time([one.latest for one, _ in placed])
+
+
+def _at_one_time(found: Sequence[Finding]) -> bool:
+    """Whether no fault is there already while another is predicted for later than an hour."""
+    present = any(one.state is not FindingState.PREDICTED for one in found)
+    later = any(one.state is FindingState.PREDICTED and _median_seconds(one) > IMMINENT_SECONDS for one in found)
+    return not (present and later)
 
 
 def _members(placed: Sequence[tuple[FindingCandidate, Place]], rows: Iterable[int]) -> tuple[FindingCandidate, ...]:

@@ -40,7 +40,7 @@ def breach_candidate(prediction: Prediction, *, since_ns: int) -> Finding:
     return Finding(
         finding_id=hashlib.sha256(identity.encode()).hexdigest()[:_ID_DIGITS],
         cause=degradation.cause,
-        state=FindingState.PASSED if degradation.passed else FindingState.PREDICTED,
+        state=FindingState.PASSED if degradation.passed or degradation.crossed_ns else FindingState.PREDICTED,
         severity=degradation.severity,
         scope=Scope.SERIES,
         labels=subject.labels,

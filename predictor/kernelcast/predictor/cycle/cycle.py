@@ -51,6 +51,7 @@ class Cycle:
         deploys: Kernels that a deploy made slower.
         fleet: Comparison of GPUs with the other nodes of the fleet.
         deep: Models that statsmodels fits; None where that is switched off.
+        limit_origins: Origin of slowdown temperatures that no exporter writes, by UUID and instance of the GPU.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Cycle:
         self._timer = timer
         self._time_ns = 0
         self._stale_seconds = max(STALE_INTERVALS * settings.interval_seconds, LEAST_STALE_SECONDS)
+        self.limit_origins: dict[tuple[str, str], str] = {}
         self.attributes = SeriesAttributes(settings)
         self.histories = Histories(windows, lock, block_seconds=settings.block_seconds)
         self.histories.excused = self.attributes.excused

@@ -8,6 +8,7 @@ from kernelcast.predictor.arrays import Bools, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.predictions import Degradation
+from kernelcast.predictor.passage.alert_rule import RAISE_PROBABILITY
 from kernelcast.predictor.passage.first_passage import QUANTILES
 from kernelcast.predictor.series.attributes import SeriesAttributes
 
@@ -65,6 +66,17 @@ class Degradations:
         longest = max(self.carried(row), default=0.0)
         times = zip(QUANTILES, state.seconds[row].tolist(), strict=True)
         return {quantile: seconds * scale for quantile, seconds in times if seconds * scale <= longest}
+
+    def contradicts(self, row: int, horizon_seconds: float, forecast: float) -> bool:
+        """Whether a forecast falls short of the limit that the series probably reaches within its horizon.
+
+        It comes from past errors and does not follow a trend as far; beside the prediction it would deny it. Once the
+        limit is passed, the forecast may well be that the series comes back.
+        """
+        state, every = self.detection.state, self.detection.horizons_seconds
+        if state.has_passed(row) or not state.probability[row, every.index(horizon_seconds)] > RAISE_PROBABILITY:
+            return False
+        return bool((forecast > state.limit[row]) if self.attributes.below[row] else (forecast < state.limit[row]))
 
     def of(self, row: int, cause: FoundCause) -> Degradation:
         """The degradation of a row whose cause is known."""

@@ -172,9 +172,17 @@ class Publication:
         )
 
     def bounds(self, row: int, forecast: SeriesForecast) -> dict[float, Bounds]:
-        """Bounds of a forecast as they are published, by horizon in seconds, for those that the history carries."""
+        """Bounds of a forecast as they are published, by horizon in seconds.
+
+        Horizons that the history does not carry are absent, and those whose forecast contradicts a predicted breach.
+        """
         carried = (horizon for horizon in self.degradations.carried(row) if horizon in forecast.bounds)
-        return {horizon: self._claims.published(row, horizon, forecast) for horizon in carried}
+        bounds = {horizon: self._claims.published(row, horizon, forecast) for horizon in carried}
+        return {
+            horizon: values
+            for horizon, values in bounds.items()
+            if not self.degradations.contradicts(row, horizon, values[0])
+        }
 
     def _add_candidates(
         self,

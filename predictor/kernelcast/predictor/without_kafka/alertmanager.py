@@ -129,10 +129,12 @@ def summary(finding: Finding, now_seconds: float) -> str:
     elif finding.state is FindingState.PREDICTED:
         median = finding.seconds_to_limit[1] if finding.seconds_to_limit is not None else None
         when = ", reached within a day" if median is None else f", reached in about {_duration(median)}"
-    return f"{_where(dict(finding.labels))} {_figures(finding)}{when}: {ADVICE[finding.cause].culprit}"
+    return f"{_where(finding)} {_figures(finding)}{when}: {ADVICE[finding.cause].culprit}"
 
 
-def _where(labels: Mapping[str, str]) -> str:
+def _where(finding: Finding) -> str:
+    """The subject of a finding; one of a node, rack or program is told by one of its GPUs, which is named."""
+    labels = dict(finding.labels)
     node = labels.get("Hostname", "")
     gpu = f"GPU {labels['gpu']} of {node}" if labels.get("gpu") else ""
     if labels.get("kernel"):
@@ -141,7 +143,12 @@ def _where(labels: Mapping[str, str]) -> str:
     if gpu:
         return gpu
     names = (("Rack", labels.get("rack")), ("Node", node), ("Program", labels.get("program")))
-    return next((f"{kind} {name}" for kind, name in names if name), "The fleet")
+    subject = next((f"{kind} {name}" for kind, name in names if name), "The fleet")
+    leading = dict(finding.evidence[0].labels) if finding.evidence else {}
+    if not leading.get("gpu"):
+        return subject
+    its_node = "" if node else f" of {leading.get('Hostname', '?')}"
+    return f"{subject} (GPU {leading['gpu']}{its_node})"
 
 
 def _figures(finding: Finding) -> str:

@@ -48,19 +48,19 @@ SLOWDOWN_TEMPERATURES: Final[Mapping[str, SlowdownTemperature]] = MappingProxyTy
 """By `modelName`."""
 
 
-def slowdown_celsius(model: str, own: Mapping[str, float]) -> float | None:
-    """The slowdown temperature of a model; None for one that nobody told us.
+def slowdown_temperature(model: str, own: Mapping[str, float]) -> tuple[float, str] | None:
+    """The slowdown temperature of a model in degrees Celsius, and its origin; None for one that nobody told us.
 
     Args:
         model: The label `modelName`.
         own: Those of the settings, by model.
 
-    >>> slowdown_celsius("NVIDIA H200", {})
-    89.0
-    >>> slowdown_celsius("NVIDIA H200", {"NVIDIA H200": 85.0})
-    85.0
+    >>> slowdown_temperature("NVIDIA H200", {})
+    (89.0, "kernelcast's table of models: NVIDIA H200")
+    >>> slowdown_temperature("NVIDIA H200", {"NVIDIA H200": 85.0})
+    (85.0, 'predictor.prometheus.slowdown_temperatures: NVIDIA H200')
     """
     if model in own:
-        return own[model]
+        return own[model], f"predictor.prometheus.slowdown_temperatures: {model}"
     known = SLOWDOWN_TEMPERATURES.get(model)
-    return known.celsius if known is not None else None
+    return (known.celsius, f"kernelcast's table of models: {model}") if known is not None else None

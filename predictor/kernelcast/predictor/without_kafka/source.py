@@ -22,7 +22,7 @@ from kernelcast.predictor.series.windows import EMPTY, NOT_ADMITTED, WindowArray
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state.past import RangeReader, insert, range_query
 from kernelcast.predictor.without_kafka.admission import OWNER, Admission
-from kernelcast.predictor.without_kafka.limits import slowdown_celsius
+from kernelcast.predictor.without_kafka.limits import slowdown_temperature
 from kernelcast.predictor.without_kafka.measures import PrometheusMeasures
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.catalogue import Kind
@@ -229,7 +229,7 @@ class Source:
         """Write the slowdown temperature of the GPUs whose exporter has none."""
         if part is None:
             return
-        windows = self._engine.windows
+        windows, origins = self._engine.windows, self._engine.cycle.limit_origins
         rows, celsius = [], []
         for row in part.rows.tolist():
             subject = windows.subject(row)
@@ -238,20 +238,22 @@ class Source:
             device = subject.label("UUID"), subject.label("GPU_I_ID")
             if self.admission.has(SLOWDOWN_TEMP.prometheus_name, device):
                 self._unknown = {gpu for gpu in self._unknown if gpu[1:] != device}
+                origins.pop(device, None)
                 continue
             limit = self._limit(subject.label("modelName"), device)
             if limit is not None:
                 own = Subject(SLOWDOWN_TEMP.prometheus_name, Form.LEVEL, subject.labels)
                 rows.append(windows.admit(own, owner=OWNER))
-                celsius.append(limit)
+                celsius.append(limit[0])
+                origins[device] = limit[1]
         admitted = np.array(rows, np.int64)
         kept = admitted != NOT_ADMITTED
         if kept.any():
             time_ns = np.full(int(kept.sum()), (part.last + 1) * windows.interval_ns - 1)
             windows.put_levels(admitted[kept], time_ns, np.array(celsius)[kept], now_seconds=now_seconds)
 
-    def _limit(self, model: str, device: Device) -> float | None:
-        limit = slowdown_celsius(model, self._settings.prometheus.slowdown_temperatures)
+    def _limit(self, model: str, device: Device) -> tuple[float, str] | None:
+        limit = slowdown_temperature(model, self._settings.prometheus.slowdown_temperatures)
         if limit is None and (model, *device) not in self._unknown:
             if not any(gpu[0] == model for gpu in self._unknown):
                 _log.warning(

@@ -65,6 +65,61 @@ def test_several_gpus_of_a_node_are_one_finding_of_the_node() -> None:
     assert (begun.scope, dict(begun.labels), begun.series) == (Scope.NODE, {"Hostname": "r1-n1"}, 3)
 
 
+def test_a_passed_limit_and_a_prediction_for_hours_later_are_two_findings_of_two_gpus() -> None:
+    run = Run()
+    hot, later = candidate(3, value=93.0), predicted(0, probability=0.9986)
+    run.steps(HOUR, later)
+    (warned,) = run.alarms.lasting
+    (paged,) = run.step(hot, later)
+    assert (paged.scope, dict(paged.labels)["gpu"], paged.value) == (Scope.GPU, "3", 93.0)
+    # Neither of them ends, and nothing is reported of the warning.
+    assert run.steps(HOUR, hot, later) == []
+    assert warned.finding_id in {one.finding_id for one in run.alarms.lasting}
+
+
+def test_two_gpus_at_about_one_time_or_three_at_any_are_one_finding_of_the_node() -> None:
+    soon = predicted(0, seconds_to_limit=(600.0, 1500.0, 2400.0))
+    run = Run()
+    run.steps(HOUR, candidate(3), soon)
+    (node,) = run.alarms.lasting
+    assert (node.scope, node.series) == (Scope.NODE, 2)
+    run = Run()
+    run.steps(3 * HOUR, candidate(3), predicted(0), predicted(1))
+    (node,) = run.alarms.lasting
+    assert (node.scope, node.series) == (Scope.NODE, 3)
+
+
+def test_state_value_limit_and_since_of_a_node_are_those_of_one_gpu() -> None:
+    """GPU 3 has passed its limit and is back below it, not clearly; the others are predicted to reach theirs."""
+    run = Run()
+    later = [predicted(gpu, limit=89.0, value=79.0) for gpu in range(2)]
+    run.steps(3 * HOUR, *later)
+    passed_ns = run.now_ns
+    run.steps(HOUR, candidate(3, value=93.0, passed_ns=passed_ns), *later)
+    back = predicted(3, probability=0.0027, value=67.0, passed_ns=passed_ns)
+    run.steps(HOUR, back, *later)
+    (node,) = run.alarms.lasting
+    assert (node.scope, node.state, node.passed_ns) == (Scope.NODE, FindingState.PASSED, passed_ns)
+    assert (node.value, node.limit, dict(node.evidence[0].labels)["gpu"]) == (67.0, 87.0, "3")
+    # Once it is over the finding is that of the others: nothing has passed a limit any more.
+    run.steps(3 * HOUR, *later)
+    (node,) = run.alarms.lasting
+    assert (node.state, node.passed_ns, node.value, node.limit) == (FindingState.PREDICTED, 0, 79.0, 89.0)
+
+
+def test_a_passed_limit_leads_its_gpu_and_a_slow_kernel_does_not() -> None:
+    power = candidate(metric="DCGM_FI_DEV_POWER_USAGE", cause=Cause.UNKNOWN, value=700.0, limit=690.0)
+    run = Run()
+    run.steps(3 * HOUR, predicted(), power)
+    (leading,) = run.alarms.lasting
+    assert (leading.state, leading.metric, leading.value) == (FindingState.PASSED, "DCGM_FI_DEV_POWER_USAGE", 700.0)
+    slow = candidate(metric="cuda_kernel_duration_seconds", cause=Cause.KERNEL_SLOWDOWN, program="train")
+    run = Run()
+    run.steps(3 * HOUR, predicted(), slow)
+    (leading,) = run.alarms.lasting
+    assert (leading.state, leading.metric) == (FindingState.PREDICTED, TEMPERATURE)
+
+
 def test_several_nodes_of_a_rack_are_one_finding_of_the_rack() -> None:
     (begun,) = Run().step(candidate(0), candidate(1), candidate(5, node="r1-n2"))
     assert (begun.scope, dict(begun.labels), begun.series) == (Scope.RACK, {"rack": "r1"}, 3)

@@ -237,6 +237,24 @@ def test_a_drift_of_0_15_degrees_a_second_shows_within_a_minute_of_samples(hosts
     assert hosts["rising"].causes(61) == {Cause.THERMAL}
 
 
+@pytest.mark.slow
+def test_no_forecast_denies_a_breach_that_is_predicted(hosts: dict[str, Host]) -> None:
+    predicted = [
+        (mean, one.degradation.threshold, probability)
+        for name in ("rising", "leak", *(f"drift {slope}" for slope in SLOPES))
+        for _, one in hosts[name].alarms()
+        if one.degradation is not None and not one.degradation.passed
+        for horizon, probability in one.degradation.probability.items()
+        for mean, _, _ in [one.bounds.get(horizon, (math.nan, math.nan, math.nan))]
+    ]
+    assert any(mean < threshold for mean, threshold, _ in predicted)
+    assert not [
+        (mean, threshold, probability)
+        for mean, threshold, probability in predicted
+        if probability > 0.8 and mean < threshold
+    ]
+
+
 @pytest.fixture
 def lone(fleet: Fleet) -> Host:
     """A GPU under a steady load that is a fleet of its own."""

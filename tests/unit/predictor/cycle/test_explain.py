@@ -34,6 +34,31 @@ def test_a_passed_limit_is_explained_with_its_origin(fleet: Fleet) -> None:
     assert found["newest_seconds"] == START_SECONDS + 70
 
 
+@pytest.mark.slow
+def test_a_limit_that_was_passed_is_no_probable_breach_while_it_waits_to_be_clearly_back(fleet: Fleet) -> None:
+    fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _: 90.0)
+    fleet.device(TEMPERATURE, lambda second: 91.0 if 100 <= second < 108 else 60.0 + second % 2)
+    decided = []
+    while fleet.second < 150:
+        fleet.run(5)
+        (found,) = explain(fleet.cycle, fleet.windows, TEMPERATURE)
+        decided.append((found["alert"], found["decided"]))
+    assert (True, "the limit is passed") in decided
+    waiting = [text for alert, text in decided if alert and text != "the limit is passed"]
+    assert waiting
+    assert all(text.startswith("the limit was passed; the alert ends after 6 evaluations") for text in waiting)
+    assert decided[-1] == (False, "no breach is probable")
+
+
+@pytest.mark.slow
+def test_the_limit_of_memory_is_a_share_of_its_size(fleet: Fleet) -> None:
+    fleet.device("DCGM_FI_DEV_FB_USED", lambda _: 1_000.0)
+    fleet.device("DCGM_FI_DEV_FB_FREE", lambda _: 79_000.0)
+    fleet.run(60)
+    (found,) = explain(fleet.cycle, fleet.windows, "DCGM_FI_DEV_FB_USED")
+    assert (found["limit"], found["limit_from"]) == (77_600.0, "0.97 times the size of the memory")
+
+
 def test_a_series_without_a_limit_and_one_with_too_little_history_say_so(fleet: Fleet) -> None:
     hot(fleet, seconds=21)
     (utilisation,) = explain(fleet.cycle, fleet.windows, "DCGM_FI_DEV_GPU_UTIL")

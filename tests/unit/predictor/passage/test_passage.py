@@ -19,7 +19,7 @@ from kernelcast.predictor.passage.run import (
     run,
     trailing_mean,
 )
-from kernelcast.predictor.passage.series import SeriesBlocks, Traits, build, condense
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits, build, condense
 from kernelcast.predictor.passage.trend import estimate
 from kernelcast.predictor.passage.wear import at_usual_load
 
@@ -78,12 +78,12 @@ def highest(found: Evaluation) -> float:
 
 def test_a_drift_reaches_its_limit_when_its_line_does() -> None:
     found = evaluated(another_day(67 + noise(24, 0.1) + rise(24, 2.0, last=5.5)), 87.0)
-    # 78 degrees now, 2 an hour: four and a half hours.
+    # 77.8 degrees in the newest block, 2 an hour: 55 blocks.
     assert found.passage.probability[0, HORIZONS_SECONDS.index(3600.0)] < 0.01
     assert found.passage.probability[0, -1] > 0.95
     low, middle, high = found.passage.seconds[0] / 3600
-    assert low <= 4.5 <= high
-    assert middle == pytest.approx(4.5, abs=1.6)
+    assert low <= 55 / _HOUR <= high
+    assert middle == pytest.approx(55 / _HOUR, rel=0.05)
     assert found.passage.never[0] < 0.05
 
 
@@ -96,8 +96,21 @@ def test_the_probability_within_a_horizon_is_that_up_to_it_and_not_up_to_the_nex
     assert six_hours > 0.9
     assert five_hours == pytest.approx((before + six_hours) / 2)
     assert five_hours < later < six_hours
-    # The same distribution says when half of the probability has reached the limit.
-    assert found.seconds[0, 1] == pytest.approx(18_000, abs=400)
+    # The time is that of the line, 9 degrees at 2 an hour, wherever it lies between two times of the grid.
+    assert found.seconds[0, 1] == pytest.approx(16_200, rel=0.05)
+
+
+def test_the_time_to_the_limit_of_a_steady_leak_counts_down() -> None:
+    """5,000 MiB an hour for twelve hours, evaluated at each block from four hours before the limit on."""
+    limit, per_block = 78_110.0, 5_000 / _HOUR
+    values = limit + noise(36, 20.0) + rise(36, 5_000.0, last=12) - 12 * 5_000
+    shown = []
+    for left in range(4 * _HOUR, 2, -1):
+        assert values[-left] == pytest.approx(limit - left * per_block, abs=100)
+        found = evaluate(blocks(values[: len(values) - left + 1]), traits(limit, resolution=1.0)).passage
+        shown.append(found.seconds[0, 1] / BLOCK_SECONDS)
+        assert shown[-1] == pytest.approx(left, abs=max(1.0, 0.05 * left))
+    assert (np.diff(shown) < 0).all()
 
 
 @pytest.mark.parametrize("limit", [100.0, 0.0, -100.0])

@@ -164,6 +164,17 @@ def test_a_gpu_without_a_slowdown_temperature_has_that_of_its_model() -> None:
     assert site.window(SLOWDOWN)[-1] == 85.0
 
 
+def test_the_explanation_of_a_temperature_says_whether_its_limit_is_that_of_the_model_or_of_the_gpu() -> None:
+    site = Site()
+    site.prometheus.add(TEMPERATURE, GPU, every_15_s(-300, 100))
+    site.prometheus.add(SLOWDOWN, GPU, every_15_s(30, 100, 92.0))
+    for seconds, origin in ((6, "kernelcast's table of models: NVIDIA H100 80GB HBM3"), (66, SLOWDOWN)):
+        site.poll_at(seconds)
+        site.engine.run_cycle()
+        (explained,) = site.engine.explain(TEMPERATURE)
+        assert explained["limit_from"] == origin
+
+
 def test_an_exporter_that_writes_its_slowdown_temperature_keeps_it() -> None:
     site = Site()
     site.prometheus.add(TEMPERATURE, GPU, every_15_s(-300, 100))
