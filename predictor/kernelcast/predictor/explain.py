@@ -125,8 +125,7 @@ def _source(cycle: Cycle, subject: Subject, row: int) -> str:
     if meaning.limit is None:
         return f"{attributes.settings.judge.memory_full_ratio:.4g} times the size of the memory"
     device = subject.label("UUID"), subject.label("GPU_I_ID")
-    origin: str = cycle.limit_origins.get(device, meaning.limit.prometheus_name)
-    return origin
+    return cycle.limit_origins.get(device) or meaning.limit.prometheus_name
 
 
 def _expects(cycle: Cycle, row: int) -> dict[str, Any]:
