@@ -35,10 +35,9 @@ def box(run: RunSummary, columns: int | None = None) -> list[str]:
         columns: Width of the terminal; None where that is not known.
     """
     inside = max(LEAST_WIDTH, min(columns or WIDTH, WIDTH)) - _FRAME
-    program = _cut(_ascii(f"{run.program}{_rank(run)}"), 32)
-    title = f" kernelcast: {program}: {_counted(run.steps, 'step')}{_rates(run)} "
+    title, rates = _title(run, inside)
     memory, verdict = (wrap(text, inside) for text in (f"memory: {_memory(run)}{_cost(run)}", run.verdict))
-    fixed = [*_regions(run, inside), *memory, *_tuned(run, inside)]
+    fixed = [*_wrapped_list("rate", rates, inside, 1), *_regions(run, inside), *memory, *_tuned(run, inside)]
     # The frame takes two lines; kernels leave one for the phases.
     rest = [*fixed, *_kernels(run, inside)[: max(0, LINES - 3 - len(fixed) - len(verdict))], *verdict]
     lines = [*_phases(run, inside, LINES - 2 - len(rest)), *rest]
@@ -55,11 +54,20 @@ def _rank(run: RunSummary) -> str:
     return f" rank {run.rank} of {run.ranks}" if run.ranks else f" rank {run.rank}"
 
 
-def _rates(run: RunSummary) -> str:
+def _title(run: RunSummary, inside: int) -> tuple[str, list[str]]:
+    """Return the title, and the rates that it has no room for."""
+    program = _cut(_ascii(f"{run.program}{_rank(run)}"), 32)
+    title, rates = f" kernelcast: {program}: {_counted(run.steps, 'step')}", _rates(run)
+    while rates and len(f"{title}, {rates[0]} ") <= inside:
+        title += f", {rates.pop(0)}"
+    return f"{title} ", rates
+
+
+def _rates(run: RunSummary) -> list[str]:
     if run.steps_per_second is None:
-        return ""
-    items = f", {_number(run.items_per_second)} items/s" if run.items_per_second else ""
-    return f", {_number(run.steps_per_second)} steps/s{items}"
+        return []
+    items = [f"{_number(run.items_per_second)} items/s"] if run.items_per_second else []
+    return [f"{_number(run.steps_per_second)} steps/s", *items]
 
 
 def _phases(run: RunSummary, inside: int, most: int) -> list[str]:

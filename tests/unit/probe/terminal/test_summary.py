@@ -185,6 +185,8 @@ def test_the_box_fits_the_terminal_and_cuts_no_sentence(columns: int) -> None:
     said = " ".join(line.strip("| ") for line in lines)
     assert run.verdict in said
     assert "; measuring took" in said
+    assert "1 steps/s" in said
+    assert "8 items/s" in said
     assert "time: backward 60 %, data 40 %" in said
 
 
