@@ -87,13 +87,15 @@ def _explained(cycle: Cycle, windows: Windows, subject: Subject, row: int) -> di
     explanation: dict[str, Any] = {"metric": subject.without_variant.metric, "labels": dict(subject.labels)}
     if windows.newest[row] == EMPTY:
         return explanation | {"decided": "no value yet"}
-    newest_ns = (int(windows.newest[row]) + 1) * windows.interval_ns
-    explanation["newest_seconds"] = newest_ns / NANOSECONDS_PER_SECOND
+    newest_seconds = (int(windows.newest[row]) + 1) * windows.interval_ns / NANOSECONDS_PER_SECOND
+    explanation["newest_seconds"] = newest_seconds
     explanation["value"] = _number(float(windows.latest(np.array([row]))[0]))
     if not bool(cycle.detection.state.holds(np.array([row]), windows.generation[[row]])[0]):
         return explanation | {"decided": "not looked at yet; the next cycle does"}
     fleet = {"fleet": cycle.fleet.explain(row)} if subject.is_kernel_time else {}
-    return explanation | _knows(cycle, subject, row) | _expects(cycle, row) | fleet | _decided(cycle, row)
+    return (
+        explanation | _knows(cycle, subject, row) | _expects(cycle, row, newest_seconds) | fleet | _decided(cycle, row)
+    )
 
 
 def _knows(cycle: Cycle, subject: Subject, row: int) -> dict[str, Any]:
@@ -128,8 +130,8 @@ def _source(cycle: Cycle, subject: Subject, row: int) -> str:
     return cycle.limit_origins.get(device) or meaning.limit.prometheus_name
 
 
-def _expects(cycle: Cycle, row: int) -> dict[str, Any]:
-    probability, seconds = cycle.degradations.probability(row), cycle.degradations.seconds(row)
+def _expects(cycle: Cycle, row: int, now_seconds: float) -> dict[str, Any]:
+    probability, seconds = cycle.degradations.probability(row), cycle.degradations.seconds(row, now_seconds)
     forecast = cycle.forecast_of(row)
     return {
         "breach_probability": {

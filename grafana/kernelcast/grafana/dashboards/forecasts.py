@@ -167,9 +167,10 @@ def _band(subject: Subject) -> Placed:
 
 
 def _without_forecast(subject: Subject) -> Query:
-    """The line for no forecast, where the graph does not end with one: it would stretch the axis down to 0.
+    """The line at 0 that says "no forecast".
 
-    While the predictor is stopped nobody knows whether there would be one.
+    It is there only where the graph ends without a forecast, as it stretches the axis down to 0, and while the
+    predictor runs: without one nobody knows whether there would be a forecast.
     """
     mean = _forecast(subject, "mean")
     line = liveness.nothing(_NONE, (mean, f"{mean} @ end()", liveness.LEARNING.proof))

@@ -107,7 +107,7 @@ def _imminent(profile: Profile) -> AlertRule:
         name="KernelcastBreachImminent",
         expr=left,
         severity=AlertSeverity.CRITICAL,
-        summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_IN}{_HOTTER}: {_culprit()}",
+        summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_reached('any minute')}{_HOTTER}: {_culprit()}",
         description="A finding of the predictor: the limit is reached within an hour with a probability of at least "
         "0.9. The value of the alert is the time until a probability of one half.",
         first="Do what the list below says of the cause, or move the job; the message has the same.",
@@ -122,7 +122,8 @@ def _predicted(profile: Profile) -> AlertRule:
         name="KernelcastDegradationPredicted",
         expr=left,
         severity=AlertSeverity.WARNING,
-        summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_IN}{_HOTTER}: {_culprit()}",
+        summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_reached('within a day')}{_HOTTER}: "
+        f"{_culprit()}",
         description="A finding of the predictor: its limit will be reached within a day. The prediction has lasted "
         "for long enough, given how many series are watched. The value of the alert is the time until a probability of "
         "one half, 0 where that is not known.",
@@ -211,10 +212,14 @@ def _lasting(alert: str, present: str, profile: Profile) -> str:
 _FOR: Final = (
     f"{{{{ if lt $value 0.0 }}}}{_AS_LAST_KNOWN}{{{{ else }}}}, for {{{{ $value | humanizeDuration }}}}{{{{ end }}}}"
 )
-_IN: Final = (
-    f"{{{{ if lt $value 0.0 }}}}{_AS_LAST_KNOWN}{{{{ else if gt $value 0.0 }}}}, reached in about "
-    "{{ $value | humanizeDuration }}{{ else }}, reached within a day{{ end }}"
-)
+
+
+def _reached(otherwise: str) -> str:
+    """When the limit will be reached, by the alert's value; other words where that is 0."""
+    return (
+        f"{{{{ if lt $value 0.0 }}}}{_AS_LAST_KNOWN}{{{{ else if gt $value 0.0 }}}}, reached in about "
+        f"{{{{ $value | humanizeDuration }}}}{{{{ else }}}}, reached {otherwise}{{{{ end }}}}"
+    )
 
 
 def _hotter() -> str:

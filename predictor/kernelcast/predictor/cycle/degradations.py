@@ -55,17 +55,22 @@ class Degradations:
         carried = {each: float(state.probability[row, every.index(each)]) for each in self.carried(row)}
         return {each: value for each, value in carried.items() if np.isfinite(value)}
 
-    def seconds(self, row: int) -> dict[float, float]:
+    def seconds(self, row: int, now_seconds: float) -> dict[float, float]:
         """Time until a share of the probability has reached the limit, by that share; 0 if the limit is passed.
 
         Times beyond the horizons that the history carries are absent.
+
+        Args:
+            row: The row.
+            now_seconds: Unix time from which to count: a block is evaluated at its end, and counts down until the next.
         """
         state, scale = self.detection.state, self.detection.seconds_scale
         if state.has_passed(row):
             return dict.fromkeys(QUANTILES, 0.0)
         longest = max(self.carried(row), default=0.0)
-        times = zip(QUANTILES, state.seconds[row].tolist(), strict=True)
-        return {quantile: seconds * scale for quantile, seconds in times if seconds * scale <= longest}
+        passed_by = now_seconds - (int(state.evaluated[row]) + 1) * self.block_seconds
+        times = zip(QUANTILES, (state.seconds[row] * scale).tolist(), strict=True)
+        return {quantile: max(seconds - passed_by, 0.0) for quantile, seconds in times if seconds <= longest}
 
     def contradicts(self, row: int, horizon_seconds: float, forecast: float) -> bool:
         """Whether a forecast falls short of the limit that the series probably reaches within its horizon.
@@ -78,8 +83,8 @@ class Degradations:
             return False
         return bool((forecast > state.limit[row]) if self.attributes.below[row] else (forecast < state.limit[row]))
 
-    def of(self, row: int, cause: FoundCause) -> Degradation:
-        """The degradation of a row whose cause is known."""
+    def of(self, row: int, cause: FoundCause, now_seconds: float) -> Degradation:
+        """The degradation of a row whose cause is known; times count from `now_seconds`, Unix."""
         state = self.detection.state
         passed = state.has_passed(row)
         return Degradation(
@@ -88,7 +93,7 @@ class Degradations:
             evidence=cause.evidence,
             threshold=float(state.limit[row]),
             probability=self.probability(row),
-            seconds=self.seconds(row),
+            seconds=self.seconds(row, now_seconds),
             passed=passed,
             crossed_ns=int(state.crossed_ns[row]),
             firing=passed or bool(state.firing[row]),

@@ -29,6 +29,7 @@ from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleReport, Prediction
 from kernelcast.predictor.cycle.program_changes import ProgramChanges
 from kernelcast.predictor.passage.run import MIN_BLOCKS
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.findings import Finding
 
 PUBLISHED_PROBABILITY: Final = 0.4
@@ -158,6 +159,7 @@ class Publication:
         if subject is None:
             return None
         block = newest // histories.block_intervals - 1
+        now_seconds = (newest + 1) * histories.block_ns / histories.block_intervals / NANOSECONDS_PER_SECOND
         forecast = self._forecasts.get(row, int(state.generation[row]))
         if forecast is not None and forecast.block != block:
             # The budget leaves the series out: an earlier forecast would pass for one of now.
@@ -168,7 +170,7 @@ class Publication:
             end_ns=(block + 1) * histories.block_ns,
             value=float(state.value[row]),
             bounds=self.bounds(row, forecast) if forecast is not None else {},
-            degradation=self.degradations.of(row, cause) if cause is not None else None,
+            degradation=self.degradations.of(row, cause, now_seconds) if cause is not None else None,
         )
 
     def bounds(self, row: int, forecast: SeriesForecast) -> dict[float, Bounds]:

@@ -51,6 +51,23 @@ def test_a_limit_that_was_passed_is_no_probable_breach_while_it_waits_to_be_clea
 
 
 @pytest.mark.slow
+def test_the_time_to_a_limit_counts_down_between_two_evaluations(fleet: Fleet) -> None:
+    fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _: 90.0)
+    fleet.device(TEMPERATURE, lambda second: 50.0 + 0.25 * second)
+    fleet.run(120)
+    left = {}
+    while fleet.second < 140:
+        reports = fleet.run(1)
+        (found,) = explain(fleet.cycle, fleet.windows, TEMPERATURE)
+        left[fleet.second] = found["seconds_to_limit"]["0.5"]
+        published = [one.degradation for report in reports for one in report.predictions if one.degradation is not None]
+        assert [one.seconds[0.5] for one in published] == [left[fleet.second]] * len(reports)
+    # A cycle of five seconds evaluates; the limit is reached at 160 s.
+    assert [left[second] - left[second + 1] for second in range(130, 134)] == [1.0] * 4
+    assert all(abs(seconds - (160 - second)) < 2.5 for second, seconds in left.items())
+
+
+@pytest.mark.slow
 def test_the_limit_of_memory_is_a_share_of_its_size(fleet: Fleet) -> None:
     fleet.device("DCGM_FI_DEV_FB_USED", lambda _: 1_000.0)
     fleet.device("DCGM_FI_DEV_FB_FREE", lambda _: 79_000.0)
