@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from kernelcast.runtime.command import command
-from kernelcast.runtime.web.requests import failure, open_url
+from kernelcast.runtime.web.requests import beginning, failure, open_url
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 PATH: Final = "/api/v1/explain"
@@ -49,8 +49,7 @@ def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
     try:
         explained = json.loads(text)["series"]
     except (ValueError, KeyError, TypeError):
-        shown = " ".join(text.decode(errors="replace").split())[:80]
-        raise KernelcastError(f'{url} is no predictor: it answered "{shown}"; check --url') from None
+        raise KernelcastError(f'{url} is no predictor: it answered "{beginning(text)}"; check --url') from None
     if not explained:
         raise KernelcastError(f"the predictor at {url} has no series {series}; it may read other partitions")
     typer.echo(json.dumps(explained, indent=2))

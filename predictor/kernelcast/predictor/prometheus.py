@@ -23,7 +23,7 @@ import orjson
 
 from kernelcast.predictor.access import HttpAccess, basic
 from kernelcast.predictor.arrays import Floats
-from kernelcast.runtime.web.requests import failure, open_url
+from kernelcast.runtime.web.requests import beginning, failure, open_url
 from kernelcast.wire.errors import ConfigurationError, PrometheusError
 
 MAX_POINTS: Final = 11_000
@@ -262,14 +262,14 @@ class PrometheusClient:
         reason = _document(text).get("error")
         if reason is None and code not in _OF_PROXIES:
             return PrometheusError(self._other_server(text, f"status {code} and "), status=code)
-        shown = reason or _beginning(text) or "no reason was given"
+        shown = reason or beginning(text) or "no reason was given"
         message = f"{self.address} refused the query with status {code}: {shown}"
         if code in {401, 403}:
             message += "; give credentials: bearer_token_file, or user and password_file, or a client's certificate"
         return PrometheusError(message, status=code, retry_after_seconds=_seconds(error.headers.get("Retry-After")))
 
     def _other_server(self, text: bytes, status: str = "") -> str:
-        shown = f'"{_beginning(text)}"' if text.strip() else "nothing"
+        shown = f'"{beginning(text)}"' if text.strip() else "nothing"
         return (
             f"{self.address} is no Prometheus: it answered {status}{shown}; correct the address, such as "
             "http://HOST:9090, or https://HOST/prometheus behind a proxy"
@@ -339,11 +339,6 @@ def _document(text: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _beginning(text: bytes) -> str:
-    """The first 80 characters of an answer, in one line."""
-    return " ".join(text.decode("utf-8", "replace").split())[:80]
 
 
 def _member(data: Any, name: str, kind: type, address: str) -> Any:

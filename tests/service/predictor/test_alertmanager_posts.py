@@ -143,7 +143,9 @@ def test_the_summary_says_where_how_much_and_for_how_long() -> None:
         limit=78101.5,
     )
     text = summary(predicted, NOW)
-    assert text == "GPU 1 of n1 uses 67492 MiB, limit 78102 MiB, reached in about 2.52 h: memory grows"
+    assert text == "GPU 1 of n1 uses 67492 MiB, limit 78102 MiB, reached in about 2.5 h: memory grows"
+    due = summary(replace(predicted, seconds_to_limit=(0.0, 20.0, 90.0)), NOW)
+    assert due == "GPU 1 of n1 uses 67492 MiB, limit 78102 MiB, reached any minute: memory grows"
     slower = replace(
         finding,
         metric="cuda_kernel_duration_seconds",
@@ -151,7 +153,9 @@ def test_the_summary_says_where_how_much_and_for_how_long() -> None:
         value=0.0123,
         limit=0.01,
     )
-    assert summary(slower, NOW).startswith("Kernel gemm of train on GPU 1 of n1 takes 12.3 ms, limit 10 ms, for 17 min")
+    assert summary(slower, NOW).startswith(
+        "Kernel gemm of train on GPU 1 of n1 takes 12.30 ms, limit 10.00 ms, for 17 min"
+    )
     run = Run()
     (node,) = run.step(candidate(1), candidate(3, passed_ns=run.now_ns - 120 * 10**9, value=90.0))
     assert summary(node, run.now_ns / 1e9).startswith("Node r1-n1 (GPU 3) is 90 °C, limit 87 °C, for 7 min: ")

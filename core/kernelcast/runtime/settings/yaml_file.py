@@ -42,7 +42,7 @@ def read_yaml(path: Path, *, option: str) -> dict[str, Any]:
     if len(content) > MAX_FILE_BYTES:
         raise ConfigurationError(f"{path} is larger than {MAX_FILE_BYTES} bytes; is it the right file for {option}?")
     try:
-        document = yaml.load(content, Loader=_OnceOnlyLoader)  # noqa: S506 - a SafeLoader that also refuses duplicates
+        document = yaml.load(content, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader that also refuses duplicates
     except _NOT_YAML as error:
         raise ConfigurationError(f"{path} is not valid YAML: {_position_and_problem(error)}") from None
     if document is None:
@@ -62,7 +62,7 @@ def _ends_within(value: Any, levels: int) -> bool:
     return levels > 0 and all(_ends_within(one, levels - 1) for one in below)
 
 
-class _OnceOnlyLoader(yaml.SafeLoader):
+class _StrictLoader(yaml.SafeLoader):
     """A loader that refuses equal keys in a mapping, and names the line of a value that is none.
 
     PyYAML's own takes the last key without a message, and says "month must be in 1..12" without a line.

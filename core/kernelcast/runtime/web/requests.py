@@ -68,6 +68,15 @@ def failure(error: Exception) -> str:
     return (cause.strerror if isinstance(cause, OSError) else None) or str(cause)
 
 
+def beginning(text: bytes) -> str:
+    """The first 80 characters of an answer, in one line, for a message.
+
+    >>> beginning(b"<html>   <p>Not found")
+    '<html> <p>Not found'
+    """
+    return " ".join(text.decode("utf-8", "replace").split())[:80]
+
+
 def is_this_machine(authority: str) -> bool:
     """Whether `HOST:PORT` is an address of the loopback interface."""
     try:

@@ -211,9 +211,9 @@ class Alarms:
             if opened.published is None or is_news(opened.published, finding) or repeated:
                 opened.published, opened.published_ns = finding, time_ns
                 changed.append(finding)
-            # A later deploy is not the one that made it slower.
-            kept = opened.published if finding.cause is Cause.DEPLOY else finding
-            opened.present = replace(finding, evidence=kept.evidence)
+            if finding.cause is Cause.DEPLOY:  # a later deploy is not the one that made it slower
+                finding = replace(finding, evidence=opened.published.evidence)
+            opened.present = finding
         return changed
 
     def _within_budget(self, finding: Finding, time_ns: int) -> Finding:

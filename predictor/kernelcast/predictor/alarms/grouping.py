@@ -4,7 +4,7 @@ Pure functions, which `Alarms` calls once a cycle with the accepted candidates. 
 or series; a *wide* group is one about a rack, node or program.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -158,10 +158,9 @@ def joining(candidates: Iterable[FindingCandidate], places: Places, least_log_sc
     taken: set[int] = set()
     for choice in range(max(map(len, WIDER.values()))):
         for (scope, _, cause), rows in _buckets(placed, choice, taken).items():
-            found = [placed[row][1] for row in rows]
-            several = len({place.gpu for place in found}) >= LEAST_JOINED
-            several = several and _is_wide(scope, cause, [placed[row] for row in rows])
-            if several and any(placed[row][0].is_accepted for row in rows):
+            members = [placed[row] for row in rows]
+            are_several = len({place.gpu for _, place in members}) >= LEAST_JOINED
+            if are_several and _is_wide(scope, cause, members) and any(one.is_accepted for one, _ in members):
                 taken.update(rows)
     return [able[row] for row in sorted(taken) if not able[row].is_accepted]
 
@@ -211,16 +210,16 @@ def primary(members: Sequence[FindingCandidate]) -> Finding:
 
     A limit of a kernel's duration does not precede: heat or a power brake explains it.
     """
-    count: dict[Cause, int] = defaultdict(int)
-    for one in members:
-        count[one.latest.cause] += 1
+    findings = [candidate.latest for candidate in members]
+    share = Counter(finding.cause for finding in findings)
 
-    def order(one: Finding) -> tuple[Any, ...]:
-        passed = one.state is FindingState.PASSED and one.metric != DURATION.prometheus_name
-        explains = _depth(one.cause), -_ADVANCE[one.state], -count[one.cause], one.cause
-        return (not passed, *explains, _median_seconds(one), one.passed_ns, one.metric, one.labels)
+    def order(finding: Finding) -> tuple[Any, ...]:
+        is_beyond = finding.state is FindingState.PASSED and finding.metric != DURATION.prometheus_name
+        explains = _depth(finding.cause), -_ADVANCE[finding.state], -share[finding.cause], finding.cause
+        when = _median_seconds(finding), finding.passed_ns
+        return (not is_beyond, *explains, *when, finding.metric, finding.labels)
 
-    return min((one.latest for one in members), key=order)
+    return min(findings, key=order)
 
 
 _ADVANCE: Final = {
@@ -273,14 +272,13 @@ def _is_wide(scope: Scope, cause: Cause, placed: Sequence[tuple[FindingCandidate
         return False
     if scope is Scope.RACK:
         return len({place.node for _, place in placed}) >= LEAST_NODES
-    return scope is not Scope.NODE or len(gpus) >= LEAST_JOINED or _at_one_time([one.latest for one, _ in placed])
+    return scope is not Scope.NODE or len(gpus) >= LEAST_JOINED or _at_one_time(one.latest for one, _ in placed)
 
 
-def _at_one_time(found: Sequence[Finding]) -> bool:
+def _at_one_time(findings: Iterable[Finding]) -> bool:
     """Whether no fault is there already while another is predicted for later than an hour."""
-    present = any(one.state is not FindingState.PREDICTED for one in found)
-    later = any(one.state is FindingState.PREDICTED and _median_seconds(one) > IMMINENT_SECONDS for one in found)
-    return not (present and later)
+    times = [_median_seconds(one) if one.state is FindingState.PREDICTED else 0.0 for one in findings]
+    return min(times) > 0.0 or max(times) <= IMMINENT_SECONDS
 
 
 def _members(placed: Sequence[tuple[FindingCandidate, Place]], rows: Iterable[int]) -> tuple[FindingCandidate, ...]:

@@ -164,11 +164,7 @@ def estimate(  # noqa: PLR0913  what a line depends on
     masked = np.where(here, rest, np.nan)
     lines = [_line(masked, stride, noise, memory, resolution) for stride in strides]
     short, long = lines[0], lines[-1]
-    # A steep rise of an hour is a step between points of the long line; the short one tells them apart. Where a series
-    # settles for longer than the rise, both begin a regime.
-    steep = (settling <= _LEAST_SHORT) & (long.step <= POINTS * strides[0])
-    steps = [np.where(step > 0, length - step, 0) for step in (short.step, np.where(steep, short.step, long.step))]
-    start = np.maximum(since, np.maximum(*steps))
+    start = np.maximum(since, _last_step(short, long, settling, POINTS * strides[0], length))
     least = np.maximum(settling, _LEAST_SHORT)
     ages = [np.minimum(np.where(line.begin > 0, line.begin, length), length - since) for line in (short, long)]
     # The long line holds while a bend in the short one is too young to judge, unless the bend is a step.
@@ -210,6 +206,18 @@ def last_jump(values: Floats, noise: Floats) -> Ints:
     steps = [(_step(_points(values, stride), noise), stride) for stride in STRIDES]
     last: Ints = np.maximum.reduce([np.where(step > 0, length - (POINTS - step) * stride, 0) for step, stride in steps])
     return np.maximum(last, 0)
+
+
+def _last_step(short: _Line, long: _Line, settling: Ints, short_blocks: int, length: int) -> Ints:
+    """First block after the last step of each series, shape (n,); 0 where there is none.
+
+    A steep rise of an hour is a step between points of the long line; the short one, over `short_blocks`, tells them
+    apart. Where a series settles for longer than the rise, both begin a regime.
+    """
+    is_rise = (settling <= _LEAST_SHORT) & (long.step <= short_blocks)
+    back = np.stack([short.step, np.where(is_rise, short.step, long.step)])
+    first: Ints = np.where(back > 0, length - back, 0).max(axis=0)
+    return first
 
 
 def _most_slope(values: Floats, rest: Floats, age: Ints, noise: Floats, *, own_rise: Bools | bool) -> Floats:

@@ -18,10 +18,12 @@ import orjson
 from prometheus_client import CollectorRegistry
 
 from kernelcast.predictor.access import HttpAccess
+from kernelcast.predictor.alarms.candidates import IMMINENT_SECONDS
 from kernelcast.predictor.without_kafka.remembered import REMEMBERED_SECONDS
 from kernelcast.runtime.instruments import counter
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.web.requests import failure, open_url
+from kernelcast.view.words import duration
 from kernelcast.wire.catalogue.advice import ADVICE
 from kernelcast.wire.catalogue.kernel import DURATION
 from kernelcast.wire.catalogue.phrases import SECONDS, phrase
@@ -29,8 +31,6 @@ from kernelcast.wire.catalogue.predictor import ALERTS_POSTED
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.findings import Finding, FindingState, Severity
 
-IMMINENT_SECONDS: Final = 3600.0
-"""Time within which a limit is reached with a probability of .9 for a prediction to be critical."""
 LABELS: Final = ("rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "kernel")
 """Labels of a finding that its alert has."""
 LASTS_SECONDS: Final = float(REMEMBERED_SECONDS)
@@ -123,13 +123,17 @@ def name_and_severity(finding: Finding) -> tuple[str, str]:
 
 def summary(finding: Finding, now_seconds: float) -> str:
     """What is wrong, where, how much and since when, in one line, in the words of the rules' summaries."""
-    when = f", for {_duration(now_seconds - finding.began_ns / 1e9)}"
+    when = f", for {duration(now_seconds - finding.began_ns / 1e9)}"
     if finding.state is FindingState.PASSED:
-        when = f", for {_duration(now_seconds - finding.passed_ns / 1e9)}"
+        when = f", for {duration(now_seconds - finding.passed_ns / 1e9)}"
     elif finding.state is FindingState.PREDICTED:
         median = finding.seconds_to_limit[1] if finding.seconds_to_limit is not None else None
-        when = ", reached within a day" if median is None else f", reached in about {_duration(median)}"
+        when = ", reached " + ("within a day" if median is None else _ahead(median))
     return f"{_where(finding)} {_figures(finding)}{when}: {ADVICE[finding.cause].culprit}"
+
+
+def _ahead(seconds: float) -> str:
+    return f"in about {duration(seconds)}" if seconds >= 60.0 else "any minute"
 
 
 def _where(finding: Finding) -> str:
@@ -162,15 +166,8 @@ def _figures(finding: Finding) -> str:
 
 def _quantity(value: float, unit: str) -> str:
     if unit == SECONDS:
-        return _duration(value)
+        return duration(value)
     return f"{value:.0f} {unit}" if unit else f"{value:g}"
-
-
-def _duration(seconds: float) -> str:
-    """A time in the largest unit of which it has two or more."""
-    units = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
-    unit, size = next(((unit, size) for unit, size in units if seconds >= 2 * size), ("µs", 1e-6))
-    return f"{max(seconds, 0.0) / size:.3g} {unit}"
 
 
 def _time(seconds: float) -> str:
