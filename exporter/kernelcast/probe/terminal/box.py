@@ -12,10 +12,10 @@ LEAST_WIDTH: Final = 40
 """A narrower terminal breaks the lines itself."""
 _FRAME: Final = 4
 """Columns of the frame and the spaces within it."""
-_FIGURES: Final = WIDTH - _FRAME - 46
-"""Columns of the figures beside the name of a kernel."""
 _NAME: Final = 46
-"""Characters of the name of a region."""
+"""Characters of the name of a region, and of a kernel in a box of 80 columns."""
+_FIGURES: Final = WIDTH - _FRAME - _NAME
+"""Columns of the figures beside the name of a kernel."""
 _TUNED_NAME: Final = 24
 """Characters of the name of a space; the name of a decorated function with a shape is longer."""
 _NO_BREAK: Final = "\N{NO-BREAK SPACE}"

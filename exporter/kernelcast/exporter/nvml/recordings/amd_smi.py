@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pynvml
 
-from kernelcast.exporter.nvml.recordings import rocm_smi, smi_output
+from kernelcast.exporter.nvml.recordings import smi_output
+from kernelcast.exporter.nvml.recordings.amd_output import GENERATIONS, objects, recording
 from kernelcast.exporter.nvml.recordings.nvidia_smi import UNSHOWN_CALLS, memory_temperature
 from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Recording
 from kernelcast.exporter.nvml.recordings.smi_output import NOT_SHOWN, Answer, OutputSection, failure, together
@@ -31,23 +32,24 @@ def read_capture(path: Path) -> Recording:
         TraceError: It cannot be read, or holds none.
     """
     try:
-        read = list(rocm_smi.objects(path.read_text(errors="replace")))
+        read = list(objects(path.read_text(errors="replace")))
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error}; write it with `{COMMAND}`") from None
-    outputs = list(_outputs(found for found in read if found is not None))
+    outputs = list(_outputs(one for one in read if one is not None))
     if not outputs:
         raise TraceError(f"{path} has no GPU in whole JSON of amd-smi; write it with `{COMMAND}`")
     damaged = read.count(None)
     if damaged and len(outputs) > 1 and len(outputs[-1]) < len(outputs[-2]):
         del outputs[-1]  # the GPUs before the cut
-    return rocm_smi.recording([_answers(output) for output in outputs], damaged)
+    return recording([_answers(output) for output in outputs], damaged)
 
 
-def _outputs(objects: Iterable[Mapping[str, Any]]) -> Iterator[Gpus]:
+def _outputs(printed: Iterable[Mapping[str, Any]]) -> Iterator[Gpus]:
     """Group GPUs to outputs: the next one begins where a GPU is there again."""
     gpus: dict[int, Mapping[str, Any]] = {}
-    for found in objects:
-        for metrics in found.get("gpu_data", [found]):
+    for one in printed:
+        listed = one.get("gpu_data", [one])
+        for metrics in listed if isinstance(listed, list) else ():
             number = metrics.get("gpu") if isinstance(metrics, dict) else None
             if not isinstance(number, int):
                 continue
@@ -114,6 +116,6 @@ def _values(gpu: OutputSection) -> dict[str, Answer]:
 def _generation(speed: str) -> Answer:
     """The PCIe generation of a lane of so many GT/s."""
     try:
-        return rocm_smi.GENERATIONS.get(float(speed.removesuffix(SPEED_UNIT)), dict(NOT_SHOWN))
+        return GENERATIONS.get(float(speed.removesuffix(SPEED_UNIT)), dict(NOT_SHOWN))
     except ValueError:
         return failure(speed)

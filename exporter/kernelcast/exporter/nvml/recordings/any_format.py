@@ -1,6 +1,7 @@
 """Reads or checks a recording of NVML, or a capture that becomes one."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,8 @@ def read_any(path: Path) -> Recording:
     Raises:
         TraceError: The file cannot be read, or is none of these.
     """
-    return read_capture(path) if _is_capture(path) else read(path)
+    tool = _tool(path)
+    return _convert(path, tool) if tool else read(path)
 
 
 def read_capture(path: Path) -> Recording:
@@ -26,24 +28,25 @@ def read_capture(path: Path) -> Recording:
     Raises:
         TraceError: The file cannot be read, or is none.
     """
+    return _convert(path, _tool(path))
+
+
+def _tool(path: Path) -> str:
+    """The tool that printed a file; empty for a recording, which has one JSON object in each line."""
+    if path.suffix == ".json":
+        with suppress(OSError):
+            text = path.read_text(errors="replace")
+            return "rocm-smi" if ROCM_SMI.search(text) else "amd-smi" if AMD_SMI.search(text) else ""
+    return "nvidia-smi" if path.suffix == ".txt" else ""
+
+
+def _convert(path: Path, tool: str) -> Recording:
     # They import pynvml, which a daemon that only checks a recording would keep in memory.
     from kernelcast.exporter.nvml.recordings import amd_smi, nvidia_smi, rocm_smi  # noqa: PLC0415
 
-    if _has(path, ROCM_SMI):
+    if tool == "rocm-smi":
         return rocm_smi.read_capture(path)
-    return amd_smi.read_capture(path) if _has(path, AMD_SMI) else nvidia_smi.read_capture(path)
-
-
-def _is_capture(path: Path) -> bool:
-    return path.suffix == ".txt" or _has(path, ROCM_SMI) or _has(path, AMD_SMI)
-
-
-def _has(path: Path, words: re.Pattern[str]) -> bool:
-    """Whether a file is JSON with these words; a recording has one JSON object in each line, and none of them."""
-    try:
-        return path.suffix == ".json" and words.search(path.read_text(errors="replace")) is not None
-    except OSError:
-        return False
+    return amd_smi.read_capture(path) if tool == "amd-smi" else nvidia_smi.read_capture(path)
 
 
 def check_any(path: Path) -> None:
@@ -52,8 +55,8 @@ def check_any(path: Path) -> None:
     Raises:
         TraceError: As `read_any`.
     """
-    if _is_capture(path):
-        read_capture(path)
+    if tool := _tool(path):
+        _convert(path, tool)
         return
     for _ in moments(path):
         pass

@@ -4,25 +4,21 @@ Each value becomes NVML's answer to the call that gives that row; what rocm-smi 
 `nvidia-smi`. Words of ROCm 4 to 6. Source: captures of influxdata/telegraf, plugins/inputs/amd_rocm_smi/testdata.
 """
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pynvml
 
+from kernelcast.exporter.nvml.recordings.amd_output import GENERATIONS, objects, recording
 from kernelcast.exporter.nvml.recordings.nvidia_smi import UNSHOWN_CALLS, memory_temperature
-from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, RecordedChanges, Recording, changes
+from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Recording
 from kernelcast.exporter.nvml.recordings.smi_output import NOT_SHOWN, Answer, OutputSection, together
 from kernelcast.wire.errors import TraceError
-from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 CARD: Final = re.compile(r"card\d+")
-OBJECT: Final = re.compile(r"^\s*\{", re.MULTILINE)
 LINK: Final = re.compile(r"\(([\d.]+)GT/s x(\d+)\)")
-GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-"""PCIe generation by transfers per second of a lane, in GT/s."""
 UNKNOWN: Final = frozenset({"", "0", "N/A"})
 MILLIWATTS: Final = {"": 1000}
 CLOCK: Final = {"Mhz": 1}
@@ -42,33 +38,6 @@ def read_capture(path: Path) -> Recording:
     if not outputs:
         raise TraceError(f"{path} has no card in whole JSON of rocm-smi; write it with `rocm-smi --showallinfo --json`")
     return recording([_answers(output) for output in outputs], read.count(None))
-
-
-def recording(outputs: list[Answers], damaged: int) -> Recording:
-    """Make a recording of outputs that came a second apart; `damaged` others were cut."""
-    note = f"outputs that are cut, and left out: {damaged}" if damaged else ""
-    return Recording(tuple(_moments(outputs)), note)
-
-
-def objects(text: str) -> Iterator[Mapping[str, Any] | None]:
-    """The JSON objects of a text, None for one that is cut.
-
-    rocm-smi prints warnings, such as one of a low-power state, before and between them.
-    """
-    decoder, at = json.JSONDecoder(), 0
-    while begin := OBJECT.search(text, at):
-        try:
-            found, at = decoder.raw_decode(text, begin.end() - 1)
-        except (ValueError, RecursionError):
-            found, at = None, begin.end()
-        yield found
-
-
-def _moments(outputs: list[Answers]) -> Iterator[RecordedChanges]:
-    before = Answers()
-    for number, now in enumerate(outputs):
-        yield RecordedChanges(number * NANOSECONDS_PER_SECOND, changes(before, now))
-        before = now
 
 
 def _answers(output: Mapping[str, Any]) -> Answers:

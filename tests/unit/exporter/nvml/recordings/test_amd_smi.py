@@ -51,7 +51,16 @@ def test_a_watch_is_moments_and_a_cut_one_leaves_the_others(tmp_path: Path, lost
     assert recording.note == "outputs that are cut, and left out: 1"
 
 
-@pytest.mark.parametrize("text", ['{"gpu_data": []}', '[\n{"gpu": "N/A"}]', '{"gpu_data": [1, {"gpu": null}]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"gpu_data": []}',
+        '{"gpu_data": null}',
+        '{"gpu_data": 7}',
+        '[\n{"gpu": "N/A"}]',
+        '{"gpu_data": [1, {"gpu": null}]}',
+    ],
+)
 def test_json_without_a_gpu_is_refused_with_the_command(tmp_path: Path, text: str) -> None:
     path = tmp_path / "amd.json"
     path.write_text(text)
