@@ -1,29 +1,24 @@
 """The command `kernelcast predictor`: what it checks before it starts, and its first line."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-import structlog
-import typer
 from structlog.testing import capture_logs
-from typer.testing import CliRunner, Result
+from tests.support.runtime import daemon_commands
+from tests.support.runtime.daemon_commands import logs_left_alone
 
 from kernelcast.predictor import command
-from kernelcast.runtime import logging
 
 
 @pytest.fixture(autouse=True)
-def _logs_left_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(logging, "configure", lambda _settings: None)
-    yield
-    structlog.reset_defaults()
+def _logs() -> Iterator[None]:
+    with logs_left_alone():
+        yield
 
 
-def run(*arguments: str) -> Result:
-    app = typer.Typer(add_completion=False)
-    app.command()(command.predictor)
-    return CliRunner().invoke(app, arguments)
+run = partial(daemon_commands.run, command.predictor)
 
 
 @pytest.mark.parametrize(

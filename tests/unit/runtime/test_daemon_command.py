@@ -1,15 +1,17 @@
 """Options, exit codes and messages of all daemons' commands."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import pytest
 import structlog
 import typer
-from typer.testing import CliRunner, Result
+from tests.support.runtime import daemon_commands
+from tests.support.runtime.daemon_commands import logs_left_alone
+from typer.testing import CliRunner
 
-from kernelcast.runtime import logging
 from kernelcast.runtime.command import DaemonOptions, command, daemon
 from kernelcast.runtime.settings.service import ServiceSettings, WebSettings
 from kernelcast.wire.errors import BrokerError
@@ -30,16 +32,12 @@ def example(options: DaemonOptions, *, shards: Annotated[int | None, typer.Optio
 
 
 @pytest.fixture(autouse=True)
-def _logs_left_alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(logging, "configure", lambda _settings: None)
-    yield
-    structlog.reset_defaults()
+def _logs() -> Iterator[None]:
+    with logs_left_alone():
+        yield
 
 
-def run(*arguments: str) -> Result:
-    app = typer.Typer(add_completion=False)
-    app.command()(example)
-    return CliRunner().invoke(app, arguments)
+run = partial(daemon_commands.run, example)
 
 
 def test_log_lines_of_a_command_without_settings_do_not_mix_with_its_output() -> None:

@@ -175,7 +175,7 @@ class Journal:
         self._open_starts: dict[tuple[Key, str], dict[str, dict[str, Any]]] = {}
         """Processes that have begun with a configuration and noted nothing since: ranks of a node share the file."""
         self._measurements: OrderedDict[tuple[Key, int], list[Measurement]] = OrderedDict()
-        """Of each open search, by its seed: each rank has one of its own."""
+        """What open searches have measured. The ranks of a node share the file; their searches differ by their seed."""
         self._machine = machine or JournalMachine()
         self._found_device: str | None = None
         self.driver = self._machine.driver
