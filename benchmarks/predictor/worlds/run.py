@@ -1,6 +1,7 @@
 """Runs worlds through the code of `kernelcast backtest`, and scores alerts: day one apart from day two on."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -98,7 +99,7 @@ def judge(series: WorldSeries, fires: Bools) -> Outcome:
 
 
 def score(worlds: Sequence[World], *, seed: int, series: int, days: float) -> dict[str, dict[str, Any]]:
-    """Score each world; faulty ones once more with the fault on the first day.
+    """Score each world; faulty ones once more with the fault on the first day. Each is shown when it is known.
 
     Args:
         worlds: The worlds.
@@ -116,6 +117,7 @@ def score(worlds: Sequence[World], *, seed: int, series: int, days: float) -> di
             with suppress(ValueError):  # a world of another hand may need more days
                 early = [judge(one, alerts(one)) for one in (world.make(rng, DAY_ONE_DAYS) for _ in range(series))]
                 found[world.name]["day_one_recall"] = _share([one.found for one in early])
+        sys.stderr.write(f"{_line(world.name, found[world.name])}\n")
     return found
 
 
@@ -154,14 +156,17 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     """Text for people: rates a series-day and shares, with their 95 % intervals."""
     heads = ("day one, false/day", "from day two, false/day", "recall", "lead", "day one")
     lines = [f"{'':20}{'n':>4}" + "".join(f"{head:>{width}}" for head, width in zip(heads, _WIDTHS, strict=True))]
-    for name, one in found.items():
-        cells = [f"{name:20}{one['series']:>4}", f"{_rate_cell(one['day_one']):>24}", f"{_rate_cell(one['later']):>26}"]
-        if "recall" in one:
-            lead = one["median_lead_minutes"]
-            cells += [f"{_share_cell(one['recall']):>20}", f"{'-' if lead is None else round(lead):>7}"]
-            cells += [f"{_share_cell(one['day_one_recall']):>20}"] if "day_one_recall" in one else []
-        lines.append("".join(cells))
-    return "\n".join(lines)
+    return "\n".join([*lines, *(_line(name, one) for name, one in found.items())])
+
+
+def _line(name: str, figures: Mapping[str, Any]) -> str:
+    cells = [f"{name:20}{figures['series']:>4}", f"{_rate_cell(figures['day_one']):>24}"]
+    cells += [f"{_rate_cell(figures['later']):>26}"]
+    if "recall" in figures:
+        lead = figures["median_lead_minutes"]
+        cells += [f"{_share_cell(figures['recall']):>20}", f"{'-' if lead is None else round(lead):>7}"]
+        cells += [f"{_share_cell(figures['day_one_recall']):>20}"] if "day_one_recall" in figures else []
+    return "".join(cells)
 
 
 def _rate_cell(figure: dict[str, float]) -> str:
