@@ -96,6 +96,7 @@ class RealCluster:
 
     Attributes:
         tag: Ends the names of topics and of the group.
+        stamps: Whether Kafka stamps the messages of its topics.
         moves: How keys have moved between partitions.
         ids: By topic that exists, a number that no other topic has had.
         made_seconds, grown_seconds, joined_seconds: Empty: no bridge that joins is excused.
@@ -104,6 +105,7 @@ class RealCluster:
 
     kafka: KafkaCluster
     tag: str
+    stamps: bool = False
     clock: RealClock = field(default_factory=RealClock)
     moves: Moves = field(default_factory=Moves)
     ids: dict[str, int] = field(default_factory=dict)
@@ -132,7 +134,8 @@ class RealCluster:
         if before:
             made = self.admin.create_partitions([NewPartitions(self.name(topic), partitions)])
         else:
-            made = self.admin.create_topics([NewTopic(self.name(topic), partitions, 3)])
+            config = {"message.timestamp.type": "LogAppendTime"} if self.stamps else {}
+            made = self.admin.create_topics([NewTopic(self.name(topic), partitions, 3, config=config)])
             self._made += 1
             self.ids[topic] = self._made
         made[self.name(topic)].result(30)
