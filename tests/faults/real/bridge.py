@@ -79,6 +79,8 @@ class RealReplica:
     _served: bool = False
     _shown: dict[Named, float] = field(default_factory=dict)
     _first: bool = True
+    _is_ahead: bool = False
+    _began_ahead: bool = False
 
     def __post_init__(self) -> None:
         (port,) = free_ports(1)
@@ -110,6 +112,7 @@ class RealReplica:
         if self.server is not None:
             return
         self._floors, self._first, self._answered = self.floors(), True, False
+        self._began_ahead = self._is_ahead
         arguments = ["bridge", "--config", str(self._configuration()), "--web.config.file", str(self.door.path)]
         environ = self._environ()
         name = f"bridge-{self.number}"
@@ -150,6 +153,7 @@ class RealReplica:
         """Set the clock of the bridge that runs here, and of those to come; in a schedule with clocks."""
         if self._clock is not None:
             self._clock.set(ahead_seconds)
+            self._is_ahead = ahead_seconds > 0
 
     def scrape(self) -> dict[Named, float]:
         """The samples that it exposes.
@@ -193,7 +197,8 @@ class RealReplica:
         """Series of the last page that show that it was ready before it had caught up.
 
         A value is too old if Kafka had a newer one of its series when the process was started. Where every replica
-        reads everything, the first page after it is ready has every series, too.
+        reads everything, the first page after it is ready has every series, too, unless it has started with a clock
+        ahead of Kafka's: it begins at the end of its topics then.
         """
         if not self._was_ready or not self._served:
             return []
@@ -208,7 +213,8 @@ class RealReplica:
         ]
         absent = [(producer, "absent") for producer in self._floors if producer not in newest]
         first, self._first = self._first, False
-        return [*old, *(absent if first and self.mode == "replica" else [])]
+        expected = first and self.mode == "replica" and not self._began_ahead
+        return [*old, *(absent if expected else [])]
 
     def forget(self, producer: int | None = None) -> None:
         """Take no value of a producer, or of all, as too old any more: a fault makes them hard to compare."""
