@@ -528,7 +528,7 @@ def _no_prediction(page: ScrapedPage, *, has_page: bool, old: bool) -> str:
 
 
 def _hints(page: ScrapedPage) -> tuple[HintNow, ...]:
-    """Open hints with the expected kernel time, then the others with their last state and measured kernel time."""
+    """Open hints with the expected time, then the others with their last state and the time that was measured."""
     open_labels = {(labels.get("program", ""), labels.get("tunable", "")): labels for labels in page.open_hints}
     hints = []
     for key in sorted({*open_labels, *page.hints, *(outcome[:2] for outcome in page.outcomes)}):

@@ -22,6 +22,8 @@ from kernelcast.view.page import (
 
 NOW_SECONDS: Final = 30.0
 """Time over which a rate is measured: sources report every 1 to 10 s, so it spans several reports."""
+REPORT_SECONDS: Final = 10.0
+"""The exporter's default interval."""
 LEAST_STEPS: Final = 3.0
 """Steps between two pages from which ranks are compared."""
 SLOW_RATIO: Final = 0.1
@@ -72,7 +74,7 @@ class ProgramNow:
         ranks: Ranks that have reported steps or kernels.
         processes: Live processes; more than the ranks where several programs have one name. 0 if that is not known.
         steps: Steps of the rank that has made the most, since the beginning.
-        steps_per_second: Of a rank, on average; None before there are two pages, and without steps.
+        steps_per_second: Of a rank, on average; None before there are two reports, and without steps.
         items_per_second: Of all ranks together; None where the program counts none.
         step_seconds: Mean time of a step; of the steps since the beginning, where none ended between the two pages.
         phases: Share of each phase, the largest first; since the beginning, where nothing was added since.
@@ -211,9 +213,21 @@ class History:
         ]
 
     def _grown(self, key: SeriesKey, totals: StepTotals) -> "_RankNow":
-        """A rank's totals, and their increase since the oldest page that has it: it may join with an old total."""
+        """A rank's totals, and their increase since the oldest page that has it: it may join with an old total.
+
+        Reports come less often than pages, so the time of the steps is that between the last steps of two reports;
+        that of the pages for a rank that stands still or does not say when it was. Without a step it is not known
+        before a report must have come.
+        """
         time, oldest = next((time, page.steps[key]) for time, page in self._pages if key in page.steps)
-        return _RankNow(totals, _step_increase(totals, oldest), self.page_seconds - time)
+        grown, span_seconds = _step_increase(totals, oldest), self.page_seconds - time
+        moved_seconds = totals.progress_seconds - oldest.progress_seconds if oldest.progress_seconds else 0.0
+        runs = self.page_seconds - totals.progress_seconds < 1.5 * REPORT_SECONDS
+        if grown.steps and runs and moved_seconds > 0:
+            span_seconds = moved_seconds
+        elif not grown.steps and span_seconds < REPORT_SECONDS:
+            span_seconds = 0.0
+        return _RankNow(totals, grown, span_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,7 +297,7 @@ def _hint_words(hint: HintNow) -> str:
     value = f" {hint.value}" if hint.value and hint.state == "kept" else ""
     for ratio, word in ((hint.measured_ratio, ""), (hint.expected_ratio, " expected")):
         if ratio is not None:
-            return f"{change}{state}{value}, kernel time x{ratio:.2f}{word}"
+            return f"{change}{state}{value}, time x{ratio:.2f}{word}"
     return f"{change}{state}{value}"
 
 
