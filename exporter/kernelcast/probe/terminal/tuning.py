@@ -50,7 +50,11 @@ class TuningResult:
             return f"nothing was worth it; {self.value} stays"
         if self.reason and not self.tried:
             return f"nothing is tried: {self.reason}"
-        return "still trying" + (f", {self.tried} of {self.planned} configurations so far" if self.planned else "")
+        if not self.planned:
+            return "still trying"
+        if self.tried == self.planned:
+            return f"still trying: each of {self.planned} configurations has run, no verdict yet"
+        return f"still trying, {self.tried} of {self.planned} configurations so far"
 
 
 def tuning_results(

@@ -15,6 +15,7 @@ from kernelcast.probe.switch import LAUNCH, REPORT
 from kernelcast.probe.terminal.messages import UserMessages
 from kernelcast.probe.terminal.role import LaunchRole
 from kernelcast.probe.terminal.situation import Situation
+from kernelcast.probe.terminal.tuning import TuningResult
 from kernelcast.probe.tuned import shapes
 from kernelcast.tuning.experiment import Decision
 from kernelcast.wire.events import OutcomeState
@@ -112,8 +113,14 @@ def test_a_search_that_the_programs_end_interrupts_says_how_far_it_came(program:
     called(program.probe, clock, 9, {16: 0.01, 32: 0.005})
     result, line = program.end()
     assert (result["state"], result["planned"]) == ("searching", 4)
-    assert 0 < result["tried"] <= 4
+    assert 0 < result["tried"] < 4
     assert line == f"tuned: conv.convolve: still trying, {result['tried']} of 4 configurations so far"
+
+
+def test_a_search_that_has_run_every_configuration_says_that_it_has_no_verdict_yet() -> None:
+    """"6 of 6 configurations so far" read as if it had ended, for 140 epochs."""
+    result = TuningResult("feed", "searching", "workers=0", tried=6, planned=6)
+    assert result.words() == "still trying: each of 6 configurations has run, no verdict yet"
 
 
 def test_a_search_without_a_gain_says_that_nothing_was_worth_it(program: Run, clock: Clock) -> None:
