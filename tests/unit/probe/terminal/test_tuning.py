@@ -118,7 +118,7 @@ def test_a_search_that_the_programs_end_interrupts_says_how_far_it_came(program:
 
 
 def test_a_search_that_has_run_every_configuration_says_that_it_has_no_verdict_yet() -> None:
-    """"6 of 6 configurations so far" read as if it had ended, for 140 epochs."""
+    """It said "6 of 6 configurations so far" for 140 epochs, as if it had ended."""
     result = TuningResult("feed", "searching", "workers=0", tried=6, planned=6)
     assert result.words() == "still trying: each of 6 configurations has run, no verdict yet"
 
