@@ -232,12 +232,12 @@ def one_at_a_time(rows: Sequence[Row], found: Sequence[Sequence[Candidate]]) -> 
 
 
 def _seeds(options: Options) -> Iterator[dict[str, Any]]:
-    """Score each seed, each shown when it is known: one takes half an hour."""
+    """Score each seed, and print its line at once, as a seed takes half an hour."""
     gpus = options.series or (SMALL_GPUS if options.small else GPUS)
     for seed in range(options.seed, options.seed + (options.seeds or SEEDS)):
-        found = run_seed(seed, gpus, _SMALL_FAULTS if options.small else 1.0)
-        sys.stderr.write(f"{_seed_line(found)}\n")
-        yield found
+        figures = run_seed(seed, gpus, _SMALL_FAULTS if options.small else 1.0)
+        sys.stderr.write(f"{_seed_line(figures)}\n")
+        yield figures
 
 
 def _span(row: Row) -> tuple[float, float, float]:

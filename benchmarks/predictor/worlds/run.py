@@ -99,7 +99,7 @@ def judge(series: WorldSeries, fires: Bools) -> Outcome:
 
 
 def score(worlds: Sequence[World], *, seed: int, series: int, days: float) -> dict[str, dict[str, Any]]:
-    """Score each world; faulty ones once more with the fault on the first day. Each is shown when it is known.
+    """Score each world; faulty ones once more with the fault on the first day. Prints each world's line at once.
 
     Args:
         worlds: The worlds.
@@ -112,12 +112,12 @@ def score(worlds: Sequence[World], *, seed: int, series: int, days: float) -> di
         # The name's bytes: another world in the list changes no series.
         rng = np.random.default_rng([seed, *world.name.encode()])
         outcomes = [judge(one, alerts(one)) for one in (world.make(rng, days) for _ in range(series))]
-        found[world.name] = _figures(outcomes)
+        figures = found[world.name] = _figures(outcomes)
         if not world.healthy:
             with suppress(ValueError):  # a world of another hand may need more days
                 early = [judge(one, alerts(one)) for one in (world.make(rng, DAY_ONE_DAYS) for _ in range(series))]
-                found[world.name]["day_one_recall"] = _share([one.found for one in early])
-        sys.stderr.write(f"{_line(world.name, found[world.name])}\n")
+                figures["day_one_recall"] = _share([outcome.found for outcome in early])
+        sys.stderr.write(f"{_line(world.name, figures)}\n")
     return found
 
 
@@ -156,7 +156,7 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     """Text for people: rates a series-day and shares, with their 95 % intervals."""
     heads = ("day one, false/day", "from day two, false/day", "recall", "lead", "day one")
     lines = [f"{'':20}{'n':>4}" + "".join(f"{head:>{width}}" for head, width in zip(heads, _WIDTHS, strict=True))]
-    return "\n".join([*lines, *(_line(name, one) for name, one in found.items())])
+    return "\n".join([*lines, *(_line(name, figures) for name, figures in found.items())])
 
 
 def _line(name: str, figures: Mapping[str, Any]) -> str:

@@ -79,7 +79,6 @@ class RealReplica:
     _served: bool = False
     _shown: dict[Named, float] = field(default_factory=dict)
     _first: bool = True
-    _is_ahead: bool = False
     _began_ahead: bool = False
 
     def __post_init__(self) -> None:
@@ -112,7 +111,7 @@ class RealReplica:
         if self.server is not None:
             return
         self._floors, self._first, self._answered = self.floors(), True, False
-        self._began_ahead = self._is_ahead
+        self._began_ahead = self._clock is not None and self._clock.ahead_seconds > 0
         arguments = ["bridge", "--config", str(self._configuration()), "--web.config.file", str(self.door.path)]
         environ = self._environ()
         name = f"bridge-{self.number}"
@@ -153,7 +152,6 @@ class RealReplica:
         """Set the clock of the bridge that runs here, and of those to come; in a schedule with clocks."""
         if self._clock is not None:
             self._clock.set(ahead_seconds)
-            self._is_ahead = ahead_seconds > 0
 
     def scrape(self) -> dict[Named, float]:
         """The samples that it exposes.

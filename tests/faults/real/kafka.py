@@ -135,7 +135,8 @@ class RealCluster:
             made = self.admin.create_partitions([NewPartitions(self.name(topic), partitions)])
         else:
             config = {"message.timestamp.type": "LogAppendTime"} if self.stamps else {}
-            made = self.admin.create_topics([NewTopic(self.name(topic), partitions, 3, config=config)])
+            created = NewTopic(self.name(topic), partitions, 3, config=config)
+            made = self.admin.create_topics([created])
             self._made += 1
             self.ids[topic] = self._made
         made[self.name(topic)].result(30)

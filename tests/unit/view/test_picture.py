@@ -547,8 +547,8 @@ def test_steps_a_second_are_those_between_two_reports_on_pages_that_come_more_of
         page = steps(2 * last, last, items=16 * last)
         page += f"kernelcast_program_last_progress_timestamp_seconds{{{labels}}} {last}\n"
         history.add(now, read(page))
-        (one,) = history.programs(now)
-        rates.append(one.steps_per_second)
+        (program,) = history.programs(now)
+        rates.append(program.steps_per_second)
     assert rates[:4] == [None] * 4
     assert rates[4:] == [2.0] * 15
 

@@ -35,6 +35,7 @@ from kernelcast.runtime.command import command
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.view.model import SORTS, Alerts, Picture, Recent
 from kernelcast.view.page import read
+from kernelcast.view.rates import REPORT_SECONDS
 from kernelcast.view.text import Screen
 from kernelcast.wire.errors import ConfigurationError, PageError
 from kernelcast.wire.standalone import directories
@@ -42,7 +43,7 @@ from kernelcast.wire.standalone import directories
 SMALLEST_INTERVAL_SECONDS: Final = 0.5
 LIVE_SECONDS: Final = 2.0
 """Default time between two readings of the live screen."""
-ONCE_SECONDS: Final = 11.0
+ONCE_SECONDS: Final = REPORT_SECONDS + 1.0
 """Longer than the exporter's interval, so that two readings differ."""
 _AGE_SECONDS: Final = 1.0
 """Longest time between two drawings: the screen shows the age of the figures in seconds."""

@@ -160,7 +160,8 @@ def joining(candidates: Iterable[FindingCandidate], places: Places, least_log_sc
         for (scope, _, cause), rows in _buckets(placed, choice, taken).items():
             members = [placed[row] for row in rows]
             are_several = len({place.gpu for _, place in members}) >= LEAST_JOINED
-            if are_several and _is_wide(scope, cause, members) and any(one.is_accepted for one, _ in members):
+            is_wide = are_several and _is_wide(scope, cause, members)
+            if is_wide and any(candidate.is_accepted for candidate, _ in members):
                 taken.update(rows)
     return [able[row] for row in sorted(taken) if not able[row].is_accepted]
 
@@ -211,11 +212,11 @@ def primary(members: Sequence[FindingCandidate]) -> Finding:
     A limit of a kernel's duration does not precede: heat or a power brake explains it.
     """
     findings = [candidate.latest for candidate in members]
-    share = Counter(finding.cause for finding in findings)
+    members_by_cause = Counter(finding.cause for finding in findings)
 
     def order(finding: Finding) -> tuple[Any, ...]:
         is_beyond = finding.state is FindingState.PASSED and finding.metric != DURATION.prometheus_name
-        explains = _depth(finding.cause), -_ADVANCE[finding.state], -share[finding.cause], finding.cause
+        explains = _depth(finding.cause), -_ADVANCE[finding.state], -members_by_cause[finding.cause], finding.cause
         when = _median_seconds(finding), finding.passed_ns
         return (not is_beyond, *explains, *when, finding.metric, finding.labels)
 
@@ -272,13 +273,16 @@ def _is_wide(scope: Scope, cause: Cause, placed: Sequence[tuple[FindingCandidate
         return False
     if scope is Scope.RACK:
         return len({place.node for _, place in placed}) >= LEAST_NODES
-    return scope is not Scope.NODE or len(gpus) >= LEAST_JOINED or _at_one_time(one.latest for one, _ in placed)
+    findings = [candidate.latest for candidate, _ in placed]
+    return scope is not Scope.NODE or len(gpus) >= LEAST_JOINED or _at_one_time(findings)
 
 
 def _at_one_time(findings: Iterable[Finding]) -> bool:
     """Whether no fault is there already while another is predicted for later than an hour."""
-    times = [_median_seconds(one) if one.state is FindingState.PREDICTED else 0.0 for one in findings]
-    return min(times) > 0.0 or max(times) <= IMMINENT_SECONDS
+    seconds_left = [
+        _median_seconds(finding) if finding.state is FindingState.PREDICTED else 0.0 for finding in findings
+    ]
+    return min(seconds_left) > 0.0 or max(seconds_left) <= IMMINENT_SECONDS
 
 
 def _members(placed: Sequence[tuple[FindingCandidate, Place]], rows: Iterable[int]) -> tuple[FindingCandidate, ...]:

@@ -60,8 +60,9 @@ def test_the_time_to_a_limit_counts_down_between_two_evaluations(fleet: Fleet) -
         reports = fleet.run(1)
         (found,) = explain(fleet.cycle, fleet.windows, TEMPERATURE)
         left[fleet.second] = found["seconds_to_limit"]["0.5"]
-        published = [one.degradation for report in reports for one in report.predictions if one.degradation is not None]
-        assert [one.seconds[0.5] for one in published] == [left[fleet.second]] * len(reports)
+        predictions = [prediction for report in reports for prediction in report.predictions]
+        published = [prediction.degradation for prediction in predictions if prediction.degradation is not None]
+        assert [degradation.seconds[0.5] for degradation in published] == [left[fleet.second]] * len(reports)
     # A cycle of five seconds evaluates; the limit is reached at 160 s.
     assert [left[second] - left[second + 1] for second in range(130, 134)] == [1.0] * 4
     assert all(abs(seconds - (160 - second)) < 2.5 for second, seconds in left.items())

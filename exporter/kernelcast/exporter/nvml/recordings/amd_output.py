@@ -14,17 +14,17 @@ GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def objects(text: str) -> Iterator[Mapping[str, Any] | None]:
-    """The JSON objects of a text, None for one that is cut.
+    """Yields the JSON objects of a text, and None for each that is cut.
 
     The tools print warnings, such as one of a low-power state, before and between them.
     """
     decoder, at = json.JSONDecoder(), 0
     while begin := OBJECT.search(text, at):
         try:
-            found, at = decoder.raw_decode(text, begin.end() - 1)
+            document, at = decoder.raw_decode(text, begin.end() - 1)
         except (ValueError, RecursionError):
-            found, at = None, begin.end()
-        yield found
+            document, at = None, begin.end()
+        yield document
 
 
 def recording(outputs: Sequence[Answers], damaged: int) -> Recording:

@@ -32,24 +32,24 @@ def read_capture(path: Path) -> Recording:
         TraceError: It cannot be read, or holds none.
     """
     try:
-        read = list(objects(path.read_text(errors="replace")))
+        documents = list(objects(path.read_text(errors="replace")))
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error}; write it with `{COMMAND}`") from None
-    outputs = list(_outputs(one for one in read if one is not None))
+    outputs = list(_outputs(filter(None, documents)))
     if not outputs:
         raise TraceError(f"{path} has no GPU in whole JSON of amd-smi; write it with `{COMMAND}`")
-    damaged = read.count(None)
+    damaged = documents.count(None)
     if damaged and len(outputs) > 1 and len(outputs[-1]) < len(outputs[-2]):
         del outputs[-1]  # the GPUs before the cut
     return recording([_answers(output) for output in outputs], damaged)
 
 
-def _outputs(printed: Iterable[Mapping[str, Any]]) -> Iterator[Gpus]:
+def _outputs(documents: Iterable[Mapping[str, Any]]) -> Iterator[Gpus]:
     """Group GPUs to outputs: the next one begins where a GPU is there again."""
     gpus: dict[int, Mapping[str, Any]] = {}
-    for one in printed:
-        listed = one.get("gpu_data", [one])
-        for metrics in listed if isinstance(listed, list) else ():
+    for document in documents:
+        gpu_data = document.get("gpu_data", [document])
+        for metrics in gpu_data if isinstance(gpu_data, list) else ():
             number = metrics.get("gpu") if isinstance(metrics, dict) else None
             if not isinstance(number, int):
                 continue

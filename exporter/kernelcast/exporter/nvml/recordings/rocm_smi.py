@@ -31,13 +31,13 @@ def read_capture(path: Path) -> Recording:
         TraceError: It cannot be read, or holds none.
     """
     try:
-        read = list(objects(path.read_text(errors="replace")))
+        documents = list(objects(path.read_text(errors="replace")))
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error}; write it with `rocm-smi --showallinfo --json`") from None
-    outputs = [one for one in read if one and any(map(CARD.fullmatch, one))]
+    outputs = [document for document in documents if document and any(map(CARD.fullmatch, document))]
     if not outputs:
         raise TraceError(f"{path} has no card in whole JSON of rocm-smi; write it with `rocm-smi --showallinfo --json`")
-    return recording([_answers(output) for output in outputs], read.count(None))
+    return recording([_answers(output) for output in outputs], documents.count(None))
 
 
 def _answers(output: Mapping[str, Any]) -> Answers:
