@@ -273,7 +273,7 @@ def _states(panel: _Panel, trend: Trend) -> tuple[Bools, Bools, Bools, Bools]:
     """`opening`, `beyond`, `prompt` and `erratic` of `Evaluation`."""
     means, own = panel.blocks.mean, panel.own
     # A level that a program took in its first half hour is its normal, wherever the limit is.
-    opening = panel.learnt.opening | (panel.traits.reserves & _reserved(means, panel.target))
+    opening = panel.learnt.opening | (panel.traits.reserves & _reserved(panel.blocks, panel.target))
     beyond = (means[:, -1] >= panel.target - 1e-9) & ~opening
     prompt, erratic = np.ones(len(own), np.bool_), np.zeros(len(own), np.bool_)
     beyond[own], prompt[own], erratic[own] = _judged_by_itself(
@@ -419,20 +419,33 @@ def _sooner(passage: Passage, rows: Bools, other: Passage) -> Passage:
     return Passage(probability, seconds, never)
 
 
-def _reserved(values: Floats, target: Floats) -> Bools:
+def _reserved(blocks: SeriesBlocks, target: Floats) -> Bools:
     """Whether each series reached its limit within half an hour of its last beginning, shape (n,).
 
-    A program begins where the series has its first value, or rises from below half of the limit.
+    A program begins where the series has its first value, or rises from below half of the limit. What began before the
+    blocks is seen in hours: in its first whole one.
     """
+    level = (1.0 - _RESERVED_SHARE) * target
+    values = blocks.mean
+    since = _since_beginning(values, target)
+    reached = (values >= level[:, None]) & (since >= 0) & (since < _RESERVING_BLOCKS)
+    hours = blocks.hours
+    earlier = hours[:, : hours.shape[1] - values.shape[1] // HOUR_BLOCKS - 1]
+    low = (values < _EMPTY_SHARE * target[:, None]).any(axis=1)
+    before = ~low & np.isfinite(earlier).any(axis=1)
+    first_hours = (hours >= level[:, None]) & (_since_beginning(hours, target) // 2 == 0)
+    reserved: Bools = np.where(before, first_hours.any(axis=1), reached.any(axis=1))
+    return reserved
+
+
+def _since_beginning(values: Floats, target: Floats) -> Ints:
+    """Columns since the last beginning of each series' program, shape (n, k); negative before it."""
     known = np.isfinite(values)
     low = known & (values < _EMPTY_SHARE * target[:, None])
     places = np.arange(values.shape[1])
     first = np.argmax(known, axis=1)
     begin = np.maximum(np.where(low, places, -1).max(axis=1, initial=-1) + 1, first)
-    since = places - begin[:, None]
-    reached = (values >= (1.0 - _RESERVED_SHARE) * target[:, None]) & (since >= 0) & (since < _RESERVING_BLOCKS)
-    reserved: Bools = reached.any(axis=1)
-    return reserved
+    return places - begin[:, None]
 
 
 def _rise(season: Season, level: Floats, sure: Bools) -> Floats:

@@ -385,6 +385,21 @@ def test_a_leak_is_none_that_an_engine_reserved() -> None:
     assert evaluate(blocks(values), traits(79_000.0, resolution=2.0, reserves=True)).beyond[0]
 
 
+def test_a_leak_that_was_near_its_limit_for_days_is_none_that_an_engine_reserved() -> None:
+    """The first of the two days of blocks is not the program's beginning."""
+    values = 78_000 + rise(96, 15.0, last=90) + noise(96, 2.0)
+    found = evaluate(blocks(values).until(len(values)), traits(79_000.0, resolution=2.0, reserves=True))
+    assert found.beyond[0]
+
+
+def test_what_an_engine_reserved_days_ago_is_still_its_normal() -> None:
+    values = np.full(96 * _HOUR, 78_700.0) + noise(96, 20.0)
+    values[:3] = (600.0, 600.0, 40_000.0)
+    values[-1] = 79_010.0
+    found = evaluate(blocks(values).until(len(values)), traits(79_000.0, resolution=2.0, reserves=True))
+    assert not found.beyond[0]
+
+
 def test_a_leak_that_passes_its_former_peak_is_one() -> None:
     time = np.arange(24 * _HOUR) / _HOUR
     values = np.where(time < 10, 50_000.0, 20_000 + 3500 * (time - 10))
