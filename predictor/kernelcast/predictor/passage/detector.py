@@ -3,7 +3,7 @@
 `run` calls `evaluate` at the ends of blocks. Its stages: series divided by their limit (given, or a multiple of the
 learnt baseline) and directed so that a rise is bad; season; trend without what load and season explain; whether the
 limit is passed; first passage of the trend; then, where they come sooner, the passages of drifts that the newest blocks
-hide: of daily peaks, at usual load, beside the node, and of days at usual load.
+hide: of daily peaks, at usual load, beyond the range at a like load, beside the node, and of days at usual load.
 """
 
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.baseline import Baseline
 from kernelcast.predictor.passage.calibration import Calibration
+from kernelcast.predictor.passage.departure import departures
 from kernelcast.predictor.passage.excursions import (
     HELD_SHARE,
     NOISE_ERRORS,
@@ -26,6 +27,7 @@ from kernelcast.predictor.passage.excursions import (
     jumps_often,
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
+from kernelcast.predictor.passage.load import BLOCKS, LoadEffect
 from kernelcast.predictor.passage.node import beside_node
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise, change_noise
 from kernelcast.predictor.passage.peaks import daily_peaks
@@ -192,7 +194,7 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         # What shared a kernel's GPU at this hour on some days is no course of today.
         rise=_rise(season, level, panel.own),
     )
-    for rows, drift in _drifts(panel, trend, ~(opening | beyond | erratic), day_hours):
+    for rows, drift in _drifts(panel, ~(opening | beyond | erratic), day_hours):
         headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
         # The trend of the newest blocks has judged whether the limit is passed, or near by noise alone.
         neither = np.zeros(len(headroom), np.bool_)
@@ -287,12 +289,11 @@ def _states(panel: _Panel, trend: Trend) -> tuple[Bools, Bools, Bools, Bools]:
     return opening, beyond, prompt, erratic
 
 
-def _drifts(panel: _Panel, trend: Trend, judged: Bools, day_hours: int) -> Iterator[tuple[Bools, Trend]]:
-    """Trends of some series that the newest blocks hide: of daily peaks, at usual load, beside the node, and of days.
+def _drifts(panel: _Panel, judged: Bools, day_hours: int) -> Iterator[tuple[Bools, Trend]]:
+    """Trends of some series that the newest blocks hide, as listed above.
 
     Args:
         panel: The series.
-        trend: Trends of their newest blocks.
         judged: Shape (n,), series whose first passage is asked for.
         day_hours: Hours of a day; 0 where they do not divide it.
 
@@ -307,17 +308,20 @@ def _drifts(panel: _Panel, trend: Trend, judged: Bools, day_hours: int) -> Itera
         # Days of another regime do not compare.
         rows = judged & peaks.rising & (panel.learnt.since <= panel.begins)
         if rows.any():
-            daily = _daily(peaks.level + panel.offset, peaks.rise, trend, panel.noise)
+            daily = _daily(peaks.level + panel.offset, peaks.rise, panel.noise)
             yield rows, daily.rows(rows)
     rows = judged & np.isfinite(blocks.load).any(axis=1)
     if rows.any():
         begins = panel.begins[rows]
-        values, misfit = at_usual_load(panel.values[rows], blocks.load[rows])
+        effect = LoadEffect.of(panel.values[rows], blocks.load[rows], BLOCKS)
+        values, misfit = at_usual_load(panel.values[rows], effect)
         drift = estimate(
             values, begins, resolution=np.zeros(len(begins)), settling=traits.settling_blocks[rows], begins=begins
         )
         # Jobs differ: the mean of each is off by the misfit, and a line through few of them is uncertain.
         yield rows, _with_misfit(drift, misfit, np.sqrt(12.0 / (1.0 + drift.age / _JOB_BLOCKS)))
+        left = departures(panel.values[rows], effect, blocks.load[rows], blocks.hours[rows], blocks.load_hours[rows])
+        yield rows, replace(left, level=left.level + panel.offset[rows])
     rows = judged & np.isfinite(blocks.node).any(axis=1)
     if rows.any():
         begins, resolution = panel.begins[rows], panel.resolution[rows]
@@ -330,7 +334,7 @@ def _drifts(panel: _Panel, trend: Trend, judged: Bools, day_hours: int) -> Itera
     rows = judged & np.isfinite(blocks.load_hours).any(axis=1)
     if day_hours and rows.any():
         days = by_day(blocks.hours[rows], blocks.load_hours[rows], day_hours)
-        daily = _daily(days.level, days.slope, trend.rows(rows), days.noise)
+        daily = _daily(days.level, days.slope, days.noise)
         yield rows, replace(daily, error=days.error / DAY_BLOCKS)
 
 
@@ -368,23 +372,10 @@ def _noise_below(values: Floats, slow: Bools, trend: Trend) -> tuple[Floats, Flo
     return noise, correlation
 
 
-def _daily(level: Floats, rise: Floats, trend: Trend, noise: Floats) -> Trend:
+def _daily(level: Floats, rise: Floats, noise: Floats) -> Trend:
     """Trend from day to day, from a level of the last day; the noise is also the error of a day's level."""
-    slope, none = rise / DAY_BLOCKS, np.zeros(len(noise))
-    return replace(
-        trend,
-        level=level,
-        slope=slope,
-        straight=slope,
-        eased=slope,
-        easing=none,
-        error=noise / DAY_BLOCKS,
-        time_constant=none + np.inf,
-        noise=noise,
-        correlation=none,
-        reversal=none,
-        age=np.full(len(noise), DAY_BLOCKS),
-    )
+    age = np.full(len(noise), DAY_BLOCKS)
+    return Trend.line(level=level, slope=rise / DAY_BLOCKS, error=noise / DAY_BLOCKS, noise=noise, age=age)
 
 
 def _slow_drift(values: Floats, begins: Ints, resolution: Floats, settling: Ints) -> Trend:

@@ -93,6 +93,12 @@ class Trend:
     reversal: Floats
     age: Ints
 
+    @classmethod
+    def line(cls, *, level: Floats, slope: Floats, error: Floats, noise: Floats, age: Ints) -> "Trend":
+        """A straight line whose noise has no memory and that nothing takes back."""
+        none = np.zeros(len(level))
+        return cls(level, slope, slope, slope, none, error, none + np.inf, noise, none, none, age)
+
     def rows(self, chosen: slice | Bools) -> "Trend":
         """Some of the series."""
         return Trend(*(getattr(self, name)[chosen] for name in Trend.__slots__))
@@ -329,8 +335,8 @@ def _eased(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[F
     first = POINTS - count
     middle = (first + POINTS) // 2
     place = np.arange(POINTS)
-    early = _slope_of(points, (place >= first[:, None]) & (place < middle[:, None]))
-    late = _slope_of(points, place >= middle[:, None])
+    early = slope_of(points, (place >= first[:, None]) & (place < middle[:, None]))
+    late = slope_of(points, place >= middle[:, None])
     length = np.maximum(count / 2.0, 1.0)
     half_error = error * 2.0**1.5
     falls = slope * (early - late) > 0
@@ -343,8 +349,8 @@ def _eased(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[F
     return now, constant, easing
 
 
-def _slope_of(points: Floats, inside: Bools) -> Floats:
-    """Least squares over the chosen points of each row."""
+def slope_of(points: Floats, inside: Bools) -> Floats:
+    """Slopes of least squares through the chosen points of each row, shape (n,)."""
     known = inside & np.isfinite(points)
     count = np.maximum(known.sum(axis=1), 1)
     place = np.arange(points.shape[1], dtype=np.float64)

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.passage.load import HOURS, LoadEffect
 from kernelcast.predictor.passage.series import hourly_medians
 from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians, row_quantiles
 
@@ -21,8 +22,6 @@ _HIGH_SHARE: Final = 0.9
 """Quantile of the heat that is the usual high load."""
 _ALIKE_SHARE: Final = 0.6
 """Share of that heat from which a block is compared."""
-_LEAST_EXPLAINED: Final = 0.8
-"""Share of the variance that the load must explain: then the standard error of R is far below a tenth."""
 _DAYS: Final = 7
 """Days of hours among which the load's effect is estimated."""
 _LINE_DAYS: Final = 4
@@ -33,29 +32,6 @@ _DAY_HOURS: Final = 3
 """Hours at a high load that a day needs."""
 _DAY_ERROR: Final = 0.5
 """Error of a day's median in standard deviations of an hour: a day of hours with a memory is worth four."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """What the length of a column decides.
-
-    Attributes:
-        memories: Columns after which each of the smoothed loads has come within 37 % of a new one; 0 is at once.
-        least: Columns with both values that a fit needs.
-        newest: Newest columns that are left out of it where enough is left.
-        settling: Columns after a rise of the load that are left out.
-    """
-
-    memories: tuple[float, ...]
-    least: int
-    newest: int
-    settling: int
-
-
-_BLOCKS: Final = _Columns(memories=(0.0, 6.0, 12.0), least=72, newest=96, settling=3)
-"""Blocks: at once, after half an hour and an hour; without the newest eight hours."""
-_HOURS: Final = _Columns(memories=(0.0, 1.0), least=24, newest=24, settling=0)
-"""Hours: at once and after an hour; without the newest day."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,18 +51,18 @@ class SlowWear:
     noise: Floats
 
 
-def at_usual_load(values: Floats, load: Floats) -> tuple[Floats, Floats]:
+def at_usual_load(values: Floats, load: LoadEffect) -> tuple[Floats, Floats]:
     """Scale series to their usual high load.
 
     Args:
         values: Shape (n, b), relative to the limit.
-        load: Shape (n, b), of the same series; NaN where it is not known.
+        load: Its effect on the same blocks.
 
     Returns:
         Scaled values, shape (n, b), NaN for blocks that are not compared and for series without an identifiable load;
         and the standard deviation of hours around their usual value, shape (n,).
     """
-    scaled = _scaled(values, load, _BLOCKS)
+    scaled = _scaled(values, load)
     hourly = hourly_medians(scaled)
     misfit = MAD_TO_SIGMA * row_medians(np.abs(hourly - row_medians(hourly)[:, None]))
     return scaled, np.nan_to_num(misfit)
@@ -105,7 +81,7 @@ def by_day(hours: Floats, load_hours: Floats, day_hours: int) -> SlowWear:
         none = np.zeros(len(hours))
         return SlowWear(none + np.nan, none, none + np.inf, none)
     part = slice(hours.shape[1] - days * day_hours, None)
-    scaled = _scaled(hours[:, part], load_hours[:, part], _HOURS)
+    scaled = _scaled(hours[:, part], LoadEffect.of(hours[:, part], load_hours[:, part], HOURS))
     by_days = scaled.reshape(len(scaled), days, day_hours)
     medians = row_medians(by_days.reshape(-1, day_hours)).reshape(len(scaled), days)
     medians[np.isfinite(by_days).sum(axis=2) < min(_DAY_HOURS, day_hours)] = np.nan
@@ -146,51 +122,11 @@ def _line(values: Floats, weight: Floats, times: Floats) -> _DayLine:
     return _DayLine(mean - slope * middle, slope, misfit, extent)
 
 
-def _scaled(values: Floats, load: Floats, columns: _Columns) -> Floats:
+def _scaled(values: Floats, load: LoadEffect) -> Floats:
     """Series at their usual high load; NaN where they are not compared, or their load is not identifiable."""
-    smoothed = np.stack([_smoothed(load, memory) for memory in columns.memories], axis=2)
-    both = np.isfinite(values) & np.isfinite(load)
-    design = np.concatenate([np.ones((*values.shape, 1)), smoothed], axis=2)
-    # A drift of the last hours is no effect of the load; it is left out where enough is left.
-    fits = both & (np.arange(values.shape[1]) < values.shape[1] - columns.newest)
-    fits = np.where((fits.sum(axis=1) >= columns.least)[:, None], fits, both)
-    design = np.nan_to_num(design)
-    weighted = np.where(fits[:, :, None], design, 0.0)
-    target = np.where(fits, values, 0.0)
-    size = np.einsum("nbk,nbl->nkl", weighted, weighted)
-    # A ridge: loads that do not vary have no effect.
-    ridge = 1e-6 * np.einsum("nkk->nk", size)[:, :, None] * np.eye(design.shape[2])
-    effects = np.linalg.solve(
-        size + ridge + 1e-12 * np.eye(design.shape[2]), np.einsum("nbk,nb->nk", weighted, target)[:, :, None]
-    )[:, :, 0]
-    fitted = np.einsum("nbk,nk->nb", design, effects)
-    heat = np.where(both, fitted - effects[:, :1], np.nan)
-    count = fits.sum(axis=1)
-    mean = target.sum(axis=1) / np.maximum(count, 1)
-    spread = np.where(fits, target - mean[:, None], 0.0)
-    rest = np.where(fits, target - fitted, 0.0)
-    explained = 1.0 - (rest**2).sum(axis=1) / np.maximum((spread**2).sum(axis=1), 1e-30)
-    high = row_quantiles(heat, _HIGH_SHARE)
-    known = (count >= columns.least) & (explained >= _LEAST_EXPLAINED) & (high > 0)
-    settled = np.ones(load.shape, np.bool_)
-    rises = np.zeros(load.shape, np.bool_)
-    rises[:, 1:] = np.nan_to_num(np.diff(load, axis=1)) > 0.2 * np.nan_to_num(load).max(axis=1, initial=0.0)[:, None]
-    for later in range(columns.settling + 1):
-        settled[:, later:] &= ~rises[:, : load.shape[1] - later]
+    high = row_quantiles(load.heat, _HIGH_SHARE)
+    base = load.effects[:, :1]
     with np.errstate(invalid="ignore", divide="ignore"):
-        alike = effects[:, :1] + (values - effects[:, :1]) * high[:, None] / heat
-    compared = known[:, None] & (heat >= _ALIKE_SHARE * high[:, None]) & settled
+        alike = base + (values - base) * high[:, None] / load.heat
+    compared = (load.known & (high > 0))[:, None] & (load.heat >= _ALIKE_SHARE * high[:, None]) & load.settled
     return np.where(compared, alike, np.nan)
-
-
-def _smoothed(load: Floats, memory: float) -> Floats:
-    """Load with a memory of some blocks; a gap keeps the last value."""
-    if not memory:
-        return load
-    found = np.empty(load.shape)
-    share = -np.expm1(-1.0 / memory)
-    now = np.nan_to_num(load[np.arange(len(load)), np.argmax(np.isfinite(load), axis=1)])
-    for place in range(load.shape[1]):
-        now = now + share * np.nan_to_num(load[:, place] - now)
-        found[:, place] = now
-    return found

@@ -11,6 +11,7 @@ from kernelcast.predictor.passage.alert_rule import RAISE_FAR_EVALUATIONS, Alarm
 from kernelcast.predictor.passage.calibration import Calibration, shipped
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
+from kernelcast.predictor.passage.load import BLOCKS, LoadEffect
 from kernelcast.predictor.passage.run import (
     WINDOW_BLOCKS,
     DetectorOptions,
@@ -301,7 +302,8 @@ def test_wear_slower_than_a_day_is_seen_over_a_weekend_and_healthy_weeks_show_no
 
 def test_a_load_that_does_not_vary_shows_no_wear() -> None:
     power = np.full(48 * _HOUR, 400.0)
-    values, _ = at_usual_load((70 + noise(48, 0.3))[None] / 87, power[None])
+    steady = (70 + noise(48, 0.3))[None] / 87
+    values, _ = at_usual_load(steady, LoadEffect.of(steady, power[None], BLOCKS))
     assert np.isnan(values).all()
 
 

@@ -1,0 +1,119 @@
+"""Heat beyond everything that a GPU showed at a like load: a fan that dies, a room whose cooling fails.
+
+What the load explains is taken away, by blocks of two days or, where these had no such load, as after a weekend, by hours
+of two weeks. The rest stays within a range. Once it leaves that, the moment is known, and neither a season nor a job
+explains the rise: nothing needs to settle first, as in `trend`.
+
+`detector` carries the rise on for twice the time since then.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.passage.load import BLOCKS, HOURS, LoadEffect
+from kernelcast.predictor.passage.noise import change_noise
+from kernelcast.predictor.passage.series import history_length
+from kernelcast.predictor.passage.trend import Trend, slope_of
+from kernelcast.predictor.robust import row_medians
+
+_HOURS_KEPT: Final = 336
+"""Hours that show a range where the blocks do not: two weeks."""
+_HEAT_SHARE: Final = 0.6
+"""Share of the heat now from which earlier columns are compared with it."""
+_LOAD_SHARE: Final = 0.15
+"""Share of the load now by which that of earlier columns may differ where the effect of the load is not known."""
+_LEAST_BLOCKS: Final = 24
+"""Blocks at a like load that show a range: two hours."""
+_LEAST_HOURS: Final = 6
+"""Hours that do so."""
+_NOW: Final = 3
+"""Newest blocks whose median is the present load and rest."""
+_RECENT: Final = 6
+"""Blocks of the present slope."""
+_WIDTH_ERRORS: Final = 3.0
+"""Standard deviations of the rest that its range has above its middle."""
+_REACH: Final = 2
+"""Times since the departure for which a rise is carried on."""
+
+
+def departures(values: Floats, effect: LoadEffect, load: Floats, hours: Floats, load_hours: Floats) -> Trend:
+    """Trends of series whose newest blocks are hotter than all before at a like load; the level of others is NaN.
+
+    Args:
+        values: Shape (n, b), so directed that a rise is bad.
+        effect: Of the load on the same blocks.
+        load: Shape (n, b); NaN where it is not known.
+        hours: Shape (n, h), values of whole hours.
+        load_hours: Shape (n, h), the load in the same hours.
+    """
+    rest = effect.rest(values)
+    middle, upper = _range(rest, effect, effect, BLOCKS.newest, _LEAST_BLOCKS)
+    rows = np.isnan(upper)
+    if rows.any():
+        hours, load_hours = hours[rows, -_HOURS_KEPT:], load_hours[rows, -_HOURS_KEPT:]
+        hourly = LoadEffect.of(hours, load_hours, HOURS)
+        now = hourly.in_blocks(load[rows])
+        rest[rows] = now.rest(values[rows])
+        middle[rows], upper[rows] = _range(hourly.rest(hours), hourly, now, HOURS.newest, _LEAST_HOURS)
+    age = _age(rest, upper)
+    level, newest = row_medians(values[:, -2:]), row_medians(rest[:, -_NOW:])
+    whole = (newest - upper) / np.maximum(age, 1)
+    recent = slope_of(rest[:, -_RECENT:], np.isfinite(rest[:, -_RECENT:]))
+    slope = np.where(age > _RECENT, np.minimum(whole, recent), whole)
+    # A fit that is wrong beyond the loads it has seen makes a rise that the series does not show.
+    first = np.maximum(values.shape[1] - 1 - age, 0)[:, None] + np.arange(2)
+    before = row_medians(np.take_along_axis(values, np.minimum(first, values.shape[1] - 1), axis=1))
+    slope = np.minimum(slope, (level - before) / np.maximum(age, 1))
+    noise = change_noise(rest)
+    error = np.maximum(np.sqrt(2.0) * noise, (upper - middle) / _WIDTH_ERRORS) / np.maximum(age, 1)
+    left = age > 0
+    return Trend.line(
+        level=np.where(left, level, np.nan),
+        slope=np.where(left, np.nan_to_num(slope), 0.0),
+        error=np.where(left, error, np.inf),
+        noise=np.nan_to_num(noise),
+        age=_REACH * age,
+    )
+
+
+def _range(rest: Floats, past: LoadEffect, now: LoadEffect, newest: int, least: int) -> tuple[Floats, Floats]:
+    """Middle and upper end of the rest at a load like the present one, shape (n,); NaN where too few columns show it.
+
+    Args:
+        rest: Shape (n, k), of the columns that show the range.
+        past: The load in these columns.
+        now: The load in blocks.
+        newest: Newest columns that belong to the rise, not to the range.
+        least: Columns at a like load that show a range.
+    """
+    loads = np.stack([row_medians(now.loads[:, -_NOW:, memory]) for memory in range(now.loads.shape[2])], axis=1)
+    by_load = (np.abs(past.loads - loads[:, None]) <= _LOAD_SHARE * loads[:, None]).all(axis=2)
+    by_heat = past.heat >= _HEAT_SHARE * row_medians(now.heat[:, -_NOW:])[:, None]
+    like = np.isfinite(rest) & np.where(past.known[:, None], by_heat, by_load)
+    # A young series has no hours to spare: the later half may be the rise.
+    later = np.minimum(newest, history_length(np.isfinite(rest)) // 2)
+    like &= np.arange(like.shape[1]) < like.shape[1] - later[:, None]
+    highest = np.where(like[:, :, None], past.loads, -np.inf).max(axis=1, initial=-np.inf)
+    seen = (like.sum(axis=1) >= least) & (loads <= (1.0 + _LOAD_SHARE) * highest).all(axis=1)
+    kept = np.where(like & seen[:, None], rest, np.nan)
+    # The highest of three neighbours' medians: one block alone is noise.
+    padded = np.pad(kept, ((0, 0), (1, 1)), constant_values=np.nan)
+    three = np.stack([padded[:, :-2], padded[:, 1:-1], padded[:, 2:]], axis=2)
+    smooth = row_medians(three.reshape(-1, 3)).reshape(kept.shape)
+    upper = np.where(seen, np.nan_to_num(smooth, nan=-np.inf).max(axis=1, initial=-np.inf), np.nan)
+    return row_medians(kept), upper
+
+
+def _age(rest: Floats, upper: Floats) -> Ints:
+    """Blocks since each series has left its range, shape (n,); 0 where fewer than two have."""
+    place = np.arange(rest.shape[1])
+    seen: Bools = np.isfinite(rest)
+    inside = seen & (rest <= upper[:, None])
+    # A block in which the load pauses is no return.
+    inside[:, 1:] &= inside[:, :-1] | ~seen[:, :-1]
+    last = np.where(inside, place, -1).max(axis=1, initial=-1)
+    beyond = (seen & (place > last[:, None])).sum(axis=1)
+    age: Ints = np.where((last >= 0) & (beyond >= 2) & np.isfinite(upper), rest.shape[1] - 1 - last, 0)
+    return age

@@ -1,0 +1,121 @@
+"""Effect of the load on temperatures: T = a + R P, with P at once and as the GPU and its chassis warm up.
+
+Linear least squares over the newest blocks, or over hours. Where P did not vary, R is not identifiable, and like can only
+be compared with like. `wear` brings temperatures to one load with it, `departure` compares them with earlier ones.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats
+from kernelcast.predictor.passage.series import HOUR_BLOCKS
+
+_LEAST_EXPLAINED: Final = 0.8
+"""Share of the variance that the load must explain: then the standard error of R is far below a tenth."""
+_RISE_SHARE: Final = 0.2
+"""Share of the highest load by which it rises within a column before the temperature needs time to settle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the length of a column decides.
+
+    Attributes:
+        memories: Columns after which each of the smoothed loads has come within 37 % of a new one; 0 is at once.
+        least: Columns with both values that a fit needs.
+        newest: Newest columns that are left out of it where enough is left.
+        settling: Columns after a rise of the load that are left out.
+    """
+
+    memories: tuple[float, ...]
+    least: int
+    newest: int
+    settling: int
+
+
+BLOCKS: Final = Columns(memories=(0.0, 6.0, 12.0), least=72, newest=96, settling=3)
+"""Blocks: at once, after half an hour and an hour; without the newest eight hours."""
+HOURS: Final = Columns(memories=(0.0, 1.0), least=24, newest=24, settling=0)
+"""Hours: at once and after an hour; without the newest day."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadEffect:
+    """Effect of the load on n series in b columns.
+
+    Attributes:
+        known: Shape (n,), whether it is identifiable.
+        effects: Shape (n, 1 + k), value without load, and what each smoothed load adds per unit.
+        loads: Shape (n, b, k), the smoothed loads; 0 where they are not known.
+        heat: Shape (n, b), what the load adds; NaN where the load or the value is not known.
+        settled: Shape (n, b), columns without a large rise of the load just before.
+    """
+
+    known: Bools
+    effects: Floats
+    loads: Floats
+    heat: Floats
+    settled: Bools
+
+    @classmethod
+    def of(cls, values: Floats, load: Floats, columns: Columns) -> "LoadEffect":
+        """Fit it; values and load have shape (n, b)."""
+        loads = np.stack([_smoothed(load, memory) for memory in columns.memories], axis=2)
+        both = np.isfinite(values) & np.isfinite(load)
+        design = np.concatenate([np.ones((*values.shape, 1)), loads], axis=2)
+        # A drift of the last hours is no effect of the load; it is left out where enough is left.
+        fits = both & (np.arange(values.shape[1]) < values.shape[1] - columns.newest)
+        fits = np.where((fits.sum(axis=1) >= columns.least)[:, None], fits, both)
+        design = np.nan_to_num(design)
+        weighted = np.where(fits[:, :, None], design, 0.0)
+        target = np.where(fits, values, 0.0)
+        size = np.einsum("nbk,nbl->nkl", weighted, weighted)
+        # A ridge: loads that do not vary have no effect.
+        ridge = 1e-6 * np.einsum("nkk->nk", size)[:, :, None] * np.eye(design.shape[2])
+        effects = np.linalg.solve(
+            size + ridge + 1e-12 * np.eye(design.shape[2]), np.einsum("nbk,nb->nk", weighted, target)[:, :, None]
+        )[:, :, 0]
+        fitted = np.einsum("nbk,nk->nb", design, effects)
+        count = fits.sum(axis=1)
+        mean = target.sum(axis=1) / np.maximum(count, 1)
+        spread = np.where(fits, target - mean[:, None], 0.0)
+        rest = np.where(fits, target - fitted, 0.0)
+        explained = 1.0 - (rest**2).sum(axis=1) / np.maximum((spread**2).sum(axis=1), 1e-30)
+        known = (count >= columns.least) & (explained >= _LEAST_EXPLAINED)
+        heat = np.where(both, fitted - effects[:, :1], np.nan)
+        return cls(known, effects, design[:, :, 1:], heat, _settled(load, columns.settling))
+
+    def rest(self, values: Floats) -> Floats:
+        """Values without the effect, shape (n, b); NaN where the load is not known or has just risen."""
+        return np.where(self.settled, values - self.effects[:, :1] - self.heat, np.nan)
+
+    def in_blocks(self, load: Floats) -> "LoadEffect":
+        """The effect that hours have shown, for the loads of blocks, shape (n, b)."""
+        loads = np.stack([_smoothed(load, HOUR_BLOCKS * memory) for memory in HOURS.memories], axis=2)
+        heat = np.where(np.isfinite(load), np.einsum("nbk,nk->nb", np.nan_to_num(loads), self.effects[:, 1:]), np.nan)
+        return replace(self, loads=np.nan_to_num(loads), heat=heat, settled=_settled(load, BLOCKS.settling))
+
+
+def _settled(load: Floats, columns: int) -> Bools:
+    """Columns without a large rise of the load in the last ones, shape (n, b)."""
+    settled, rises = np.ones(load.shape, np.bool_), np.zeros(load.shape, np.bool_)
+    highest = np.nan_to_num(load).max(axis=1, initial=0.0)[:, None]
+    rises[:, 1:] = np.nan_to_num(np.diff(load, axis=1)) > _RISE_SHARE * highest
+    for later in range(columns + 1):
+        settled[:, later:] &= ~rises[:, : load.shape[1] - later]
+    return settled
+
+
+def _smoothed(load: Floats, memory: float) -> Floats:
+    """Load with a memory of some blocks; a gap keeps the last value."""
+    if not memory:
+        return load
+    found = np.empty(load.shape)
+    share = -np.expm1(-1.0 / memory)
+    now = np.nan_to_num(load[np.arange(len(load)), np.argmax(np.isfinite(load), axis=1)])
+    for place in range(load.shape[1]):
+        now = now + share * np.nan_to_num(load[:, place] - now)
+        found[:, place] = now
+    return found

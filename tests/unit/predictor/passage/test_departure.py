@@ -1,0 +1,113 @@
+"""Heat that leaves its range at a like load."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.passage.departure import departures
+from kernelcast.predictor.passage.detector import evaluate
+from kernelcast.predictor.passage.load import BLOCKS, LoadEffect
+from kernelcast.predictor.passage.series import SeriesBlocks, Traits
+from kernelcast.predictor.passage.trend import Trend
+
+HOUR = 12
+DAY = 24 * HOUR
+LIMIT = 87.0
+TRAITS = Traits(
+    limit=np.array([LIMIT]),
+    baseline_ratio=np.array([1.2]),
+    below=np.array([False]),
+    resolution=np.array([1.0]),
+    settling_blocks=np.array([15]),
+    reserves=np.array([False]),
+)
+
+
+def noise(length: int, spread: float = 0.2) -> Floats:
+    return np.random.default_rng(5).normal(0.0, spread, length)
+
+
+def series(heat: Floats, load: Floats) -> SeriesBlocks:
+    whole = SeriesBlocks.of(
+        heat[None],
+        heat[None],
+        load[None],
+        np.zeros((1, len(heat)), np.int64),
+        np.full((1, len(heat)), -1),
+        averaged=np.array([True]),
+    )
+    return whole.until(len(heat))
+
+
+def office(days: int) -> Floats:
+    """Power of a working week: 600 W from 9 to 17 h, else 100 W; the first day is a Monday."""
+    blocks = np.arange(days * DAY)
+    at_work = (blocks % DAY >= 9 * HOUR) & (blocks % DAY < 17 * HOUR) & (blocks // DAY % 7 < 5)
+    return np.where(at_work, 600.0, 100.0)
+
+
+def warm(load: Floats) -> Floats:
+    """Temperature at that load: 30 degrees and 7 more for each 100 W."""
+    return 30.0 + 0.07 * load + noise(len(load))
+
+
+def departure(blocks: SeriesBlocks) -> Trend:
+    effect = LoadEffect.of(blocks.mean, blocks.load, BLOCKS)
+    return departures(blocks.mean, effect, blocks.load, blocks.hours, blocks.load_hours)
+
+
+def certain(found: Trend) -> float:
+    """Standard errors of the slope; 0 where nothing has left its range."""
+    return float(found.slope[0] / found.error[0])
+
+
+def risen(hours: float, per_hour: float, length: int) -> Floats:
+    return np.maximum(np.arange(length) / HOUR - (length / HOUR - hours), 0.0) * per_hour
+
+
+@pytest.mark.parametrize("minutes", [30, 40])
+def test_heat_that_leaves_its_range_at_a_steady_load_is_predicted_within_minutes(minutes: int) -> None:
+    """A line with a bend needs an hour and a quarter of settling."""
+    load = np.full(2 * DAY, 400.0) + noise(2 * DAY, 3.0)
+    heat = 75.0 + noise(2 * DAY) + risen(minutes / 60, 12.0, 2 * DAY)
+    assert evaluate(series(heat, load), TRAITS).passage.probability[0, 2] > 0.8
+
+
+def test_a_monday_hotter_than_all_mornings_before_is_seen_while_it_warms() -> None:
+    """After the weekend, two days of blocks have no such load; hours have."""
+    length = 7 * DAY + 10 * HOUR
+    load = office(8)[:length]
+    healthy = warm(load)
+    assert certain(departure(series(healthy, load))) < 3.0
+    found = departure(series(healthy + risen(1.0, 8.0, length), load))
+    assert 4.0 < found.slope[0] * HOUR < 8.0
+    assert certain(found) > 6.0
+
+
+def test_jobs_that_come_and_go_leave_no_range() -> None:
+    load = np.repeat(np.random.default_rng(2).choice([80.0, 300.0, 650.0], 96), 6)
+    for end in range(DAY, 2 * DAY, 12):
+        assert certain(departure(series(warm(load)[:end], load[:end]))) < 3.0
+
+
+def test_a_load_that_was_never_seen_says_nothing() -> None:
+    load = np.full(2 * DAY, 100.0) + noise(2 * DAY, 5.0)
+    load[-6:] = 700.0
+    assert np.isnan(departure(series(warm(load), load)).level[0])
+
+
+def test_a_pause_of_the_load_is_no_return_to_the_range() -> None:
+    load = np.full(2 * DAY, 400.0)
+    heat = 70.0 + noise(2 * DAY) + risen(2.0, 4.0, 2 * DAY)
+    whole = departure(series(heat, load))
+    heat[-8] -= 9.0
+    assert departure(series(heat, load)).age[0] == whole.age[0]
+
+
+def test_a_falling_series_does_not_depart_whatever_the_fit_says() -> None:
+    blocks = series(warm(office(2)), office(2))
+    effect = LoadEffect.of(blocks.mean, blocks.load, BLOCKS)
+    wrong = replace(effect, heat=effect.heat - np.linspace(0.0, 20.0, effect.heat.shape[1]))
+    assert departures(blocks.mean, wrong, blocks.load, blocks.hours, blocks.load_hours).slope[0] <= 0.0
