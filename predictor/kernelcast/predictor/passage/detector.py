@@ -445,7 +445,8 @@ def _since_beginning(values: Floats, target: Floats) -> Ints:
     places = np.arange(values.shape[1])
     first = np.argmax(known, axis=1)
     begin = np.maximum(np.where(low, places, -1).max(axis=1, initial=-1) + 1, first)
-    return places - begin[:, None]
+    since: Ints = places - begin[:, None]
+    return since
 
 
 def _rise(season: Season, level: Floats, sure: Bools) -> Floats:
