@@ -448,7 +448,7 @@ def _since_beginning(values: Floats, target: Floats) -> Ints:
     known = np.isfinite(values)
     low = known & (values < _EMPTY_SHARE * target[:, None])
     places = np.arange(values.shape[1])
-    first = np.argmax(known, axis=1)
+    first = np.argmax(known, axis=1) if values.shape[1] else np.zeros(len(values), np.int64)
     begin = np.maximum(np.where(low, places, -1).max(axis=1, initial=-1) + 1, first)
     since: Ints = places - begin[:, None]
     return since

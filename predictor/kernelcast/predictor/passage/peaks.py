@@ -26,9 +26,9 @@ _KNOWN_DAYS: Final = 8
 """Days that are not low from which the line has so many: of the first ones nobody knows whether they are low."""
 _FIRST_POINTS: Final = 4
 """Days of the line before; one more must be known."""
-_STUDENT: Final = 1.2
-"""Factor on the standard error of a slope from `_POINTS` days: 90 % quantile of Student's t over the normal one."""
-_FIRST_STUDENT: Final = 1.5
+_STUDENT: Final = 1.3
+"""Factor on the standard error of a slope from `_POINTS` days: 95 % quantile of Student's t over the normal one."""
+_FIRST_STUDENT: Final = 1.8
 """The same from `_FIRST_POINTS` days."""
 _NEWEST: Final = 3
 """Days of which one must belong to the line: a weekend is passed over, a longer silence is not."""
