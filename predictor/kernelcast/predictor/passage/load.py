@@ -1,7 +1,7 @@
 """Effect of the load on temperatures: T = a + R P, with P at once and as the GPU and its chassis warm up.
 
-Linear least squares over the newest blocks, or over hours. Where P did not vary, R is not identifiable, and like can only
-be compared with like. `wear` brings temperatures to one load with it, `departure` compares them with earlier ones.
+Linear least squares over the newest blocks, or over hours. Where P did not vary, R is not identifiable, and like can
+only be compared with like. `wear` brings temperatures to one load with it, `departure` compares them with earlier ones.
 """
 
 from dataclasses import dataclass, replace

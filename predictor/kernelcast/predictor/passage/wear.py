@@ -35,14 +35,14 @@ _DAY_ERROR: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SlowWear:
-    """Wear from day to day, shape (n,).
+class DailyLine:
+    """Drifts from day to day, shape (n,).
 
     Attributes:
-        level: The line now, lifted by what a day's peak is usually above its median; NaN without a line.
+        level: The line now, lifted to a day's usual peak; NaN without a line.
         slope: Of the line, a day.
         error: Standard error of the slope.
-        noise: Standard deviation of a day's median.
+        noise: Standard deviation of a day.
     """
 
     level: Floats
@@ -68,7 +68,7 @@ def at_usual_load(values: Floats, load: LoadEffect) -> tuple[Floats, Floats]:
     return scaled, np.nan_to_num(misfit)
 
 
-def by_day(hours: Floats, load_hours: Floats, day_hours: int) -> SlowWear:
+def by_day(hours: Floats, load_hours: Floats, day_hours: int) -> DailyLine:
     """Lines through days at the usual high load; days end now.
 
     Args:
@@ -79,7 +79,7 @@ def by_day(hours: Floats, load_hours: Floats, day_hours: int) -> SlowWear:
     days = min(hours.shape[1] // day_hours, _DAYS)
     if days < _LEAST_DAYS:
         none = np.zeros(len(hours))
-        return SlowWear(none + np.nan, none, none + np.inf, none)
+        return DailyLine(none + np.nan, none, none + np.inf, none)
     part = slice(hours.shape[1] - days * day_hours, None)
     scaled = _scaled(hours[:, part], LoadEffect.of(hours[:, part], load_hours[:, part], HOURS))
     by_days = scaled.reshape(len(scaled), days, day_hours)
@@ -90,17 +90,17 @@ def by_day(hours: Floats, load_hours: Floats, day_hours: int) -> SlowWear:
     count = newest.sum(axis=1)
     # A day's median belongs to its middle.
     age = days - 0.5 - np.arange(days)
-    line = _line(np.where(newest, medians, 0.0), np.where(newest, 1.0, 0.0), -age)
+    line = line_through(np.where(newest, medians, 0.0), np.where(newest, 1.0, 0.0), -age)
     spread = np.abs(by_days - medians[:, :, None]).reshape(len(scaled), -1)
     noise = np.maximum(line.misfit, _DAY_ERROR * MAD_TO_SIGMA * np.nan_to_num(row_medians(spread)))
     peaks = np.nan_to_num(hours[:, part], nan=-np.inf).reshape(by_days.shape).max(axis=2)
     lift = row_medians(np.where(newest, peaks - np.nan_to_num(medians), np.nan))
     level = np.where(count >= _LEAST_DAYS, line.now + lift, np.nan)
-    return SlowWear(level, line.slope, noise / np.sqrt(line.extent), noise)
+    return DailyLine(level, line.slope, noise / np.sqrt(line.extent), noise)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _DayLine:
+class FittedLine:
     """Lines, shape (n,): value at time 0, slope, standard deviation around it, and sum of squares of the times."""
 
     now: Floats
@@ -109,7 +109,7 @@ class _DayLine:
     extent: Floats
 
 
-def _line(values: Floats, weight: Floats, times: Floats) -> _DayLine:
+def line_through(values: Floats, weight: Floats, times: Floats) -> FittedLine:
     """Least squares through the columns with weight 1; shape (n, d), times of shape (d,)."""
     count = weight.sum(axis=1)
     size = np.maximum(count, 1.0)
@@ -119,7 +119,7 @@ def _line(values: Floats, weight: Floats, times: Floats) -> _DayLine:
     slope = (off * values).sum(axis=1) / extent
     rest = (values - mean[:, None]) * weight - slope[:, None] * off
     misfit = np.sqrt((rest**2).sum(axis=1) / np.maximum(count - 2.0, 1.0))
-    return _DayLine(mean - slope * middle, slope, misfit, extent)
+    return FittedLine(mean - slope * middle, slope, misfit, extent)
 
 
 def _scaled(values: Floats, load: LoadEffect) -> Floats:

@@ -288,13 +288,13 @@ def office_power(days: int) -> Floats:
 
 
 def test_wear_slower_than_a_day_is_seen_over_a_weekend_and_healthy_weeks_show_none() -> None:
-    # It is Tuesday, 6 h: each working day was some degrees hotter than the one before.
+    # It is Tuesday, 6 h: each working day would have been some degrees hotter than the one before, with as much work.
     now = round((6 * 24 + 6) * _HOUR)
-    power = office_power(8)[:now]
+    power = office_power(8)[:now] * np.linspace(1.0, 0.65, now)
     works = 0.065 * (1 + rise(now / _HOUR, 0.0024, last=now / _HOUR - 20))
     healthy, worn = (heated(power, each) + noise(now / _HOUR, 0.2) for each in (0.065, works))
     limit = float(worn.max()) + 1.0
-    # The temperature alone shows Sunday, Monday and a night.
+    # The temperature alone shows peaks that do not rise.
     assert highest(evaluated(worn, limit)) < 0.5
     assert highest(evaluated(worn, limit, load=power)) > 0.8
     assert highest(evaluated(healthy, float(healthy.max()) + 1.0, load=power)) < 0.1
@@ -392,6 +392,11 @@ def test_a_leak_that_was_near_its_limit_for_days_is_none_that_an_engine_reserved
     values = 78_000 + rise(96, 15.0, last=90) + noise(96, 2.0)
     found = evaluate(blocks(values).until(len(values)), traits(79_000.0, resolution=2.0, reserves=True))
     assert found.beyond[0]
+
+
+def test_memory_that_fills_after_the_first_half_hour_was_not_reserved() -> None:
+    values = np.minimum(45_000.0 + 24_000.0 * np.arange(6 * _HOUR) / _HOUR, 79_100.0)
+    assert evaluate(blocks(values), traits(79_000.0, resolution=2.0, reserves=True)).beyond[0]
 
 
 def test_what_an_engine_reserved_days_ago_is_still_its_normal() -> None:
