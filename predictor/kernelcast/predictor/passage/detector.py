@@ -3,7 +3,7 @@
 `run` calls `evaluate` at the ends of blocks. Its stages: series divided by their limit (given, or a multiple of the
 learnt baseline) and directed so that a rise is bad; season; trend without what load and season explain; whether the
 limit is passed; first passage of the trend; then, where they come sooner, the passages of drifts that the newest blocks
-hide: of daily peaks, at usual load, beside the node, and of days at usual load.
+hide: of daily peaks, at usual load, beside the node, of days at usual load, and of leaks below an allocator's steps.
 """
 
 from collections.abc import Iterator
@@ -26,6 +26,7 @@ from kernelcast.predictor.passage.excursions import (
     jumps_often,
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
+from kernelcast.predictor.passage.leak import steady_leak
 from kernelcast.predictor.passage.node import beside_node
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise, change_noise
 from kernelcast.predictor.passage.peaks import daily_peaks
@@ -73,6 +74,8 @@ _NODE_SETTLING_BLOCKS: Final = 5
 """Blocks after a step beside the node during which a slope says nothing."""
 _BEYOND_NOISE: Final = 3.0
 """Standard deviations of a block by which the level at the usual high load is beyond the limit for certain."""
+_FIRST_BLOCKS: Final = 3
+"""Blocks before a leak that say nothing of the time without it."""
 LEAST_REACH: Final = 3.0
 """Blocks for which any trend is extrapolated."""
 
@@ -192,7 +195,8 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         # What shared a kernel's GPU at this hour on some days is no course of today.
         rise=_rise(season, level, panel.own),
     )
-    for rows, drift in _drifts(panel, trend, ~(opening | beyond | erratic), day_hours):
+    judged = ~(opening | beyond | erratic)
+    for rows, drift in _drifts(panel, trend, judged, day_hours):
         headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
         # The trend of the newest blocks has judged whether the limit is passed, or near by noise alone.
         neither = np.zeros(len(headroom), np.bool_)
@@ -200,6 +204,10 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         by_load = headroom < -_BEYOND_NOISE * drift.noise
         drift_reach = np.maximum(REACH_KNOWN * drift.age, LEAST_REACH)
         passage = _sooner(passage, rows, passage_of(drift, headroom, neither, by_load, reach=drift_reach))
+    rows, drift, leak_reach, steps = _leaks(panel, trend, judged)
+    if rows.any():
+        headroom, neither = panel.target[rows] - drift.level, np.zeros(len(steps), np.bool_)
+        passage = _sooner(passage, rows, passage_of(drift, headroom, neither, neither, reach=leak_reach, rise=steps))
     return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
 
 
@@ -334,6 +342,24 @@ def _drifts(panel: _Panel, trend: Trend, judged: Bools, day_hours: int) -> Itera
         yield rows, replace(daily, error=days.error / DAY_BLOCKS)
 
 
+def _leaks(panel: _Panel, trend: Trend, judged: Bools) -> tuple[Bools, Trend, Floats, Floats]:
+    """Memory that leaks below an allocator's steps.
+
+    Returns:
+        Series, shape (n,); of the k that leak their trends, the blocks for which these are extrapolated, shape (k,),
+        and by how much steps lift them besides, shape (k, grid).
+    """
+    rows = judged & panel.traits.reserves & ~panel.own
+    leak = steady_leak(panel.values[rows], panel.target[rows])
+    rows[rows] = leak.rate > 0
+    leak = leak.rows(leak.rate > 0)
+    drift = _daily(leak.level + panel.offset[rows], DAY_BLOCKS * leak.rate, trend.rows(rows), leak.error)
+    # What rises since its first block may be a cache that fills for the first time.
+    always = leak.age >= history_length(np.isfinite(panel.values[rows])) - _FIRST_BLOCKS
+    reach: Floats = np.where(always, REACH_UNKNOWN, REACH_KNOWN) * leak.age
+    return rows, replace(drift, error=leak.error, age=leak.age), reach, leak.rise
+
+
 def _judged_by_itself(
     values: Floats, beyond: Bools, target: Floats, learnt: Baseline, ratio: Floats, trend: Trend
 ) -> tuple[Bools, Bools, Bools]:
@@ -445,7 +471,8 @@ def _since_beginning(values: Floats, target: Floats) -> Ints:
     places = np.arange(values.shape[1])
     first = np.argmax(known, axis=1)
     begin = np.maximum(np.where(low, places, -1).max(axis=1, initial=-1) + 1, first)
-    return places - begin[:, None]
+    since: Ints = places - begin[:, None]
+    return since
 
 
 def _rise(season: Season, level: Floats, sure: Bools) -> Floats:
