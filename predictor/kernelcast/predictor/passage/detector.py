@@ -466,6 +466,8 @@ def _reserved(blocks: SeriesBlocks, target: Floats) -> Bools:
 
 def _since_beginning(values: Floats, target: Floats) -> Ints:
     """Columns since the last beginning of each series' program, shape (n, k); negative before it."""
+    if not values.size:
+        return np.zeros(values.shape, np.int64)
     known = np.isfinite(values)
     low = known & (values < _EMPTY_SHARE * target[:, None])
     places = np.arange(values.shape[1])
