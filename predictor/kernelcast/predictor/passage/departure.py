@@ -1,8 +1,8 @@
 """Heat beyond everything that a GPU showed at a like load: a fan that dies, a room whose cooling fails.
 
 What the load explains is taken away, by blocks of two days or, where these had no such load, as after a weekend, by
-hours of two weeks. The rest stays within a range. Once it leaves that, the moment is known, and neither a season nor a job
-explains the rise: nothing needs to settle first, as in `trend`.
+hours of two weeks. The rest stays within a range. Once it leaves that, the moment is known, and neither a season nor
+a job explains the rise: nothing needs to settle first, as in `trend`.
 
 `detector` carries the rise on for twice the time since then.
 """

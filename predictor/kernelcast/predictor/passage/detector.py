@@ -3,7 +3,8 @@
 `run` calls `evaluate` at the ends of blocks. Its stages: series divided by their limit (given, or a multiple of the
 learnt baseline) and directed so that a rise is bad; season; trend without what load and season explain; whether the
 limit is passed; first passage of the trend; then, where they come sooner, the passages of drifts that the newest blocks
-hide: of daily peaks, at usual load, beyond the range at a like load, beside the node, and of days at usual load.
+hide: of daily peaks, at usual load, beyond the range at a like load, beside the node, of days at usual load, and of
+leaks below an allocator's steps.
 """
 
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from kernelcast.predictor.passage.excursions import (
     jumps_often,
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
+from kernelcast.predictor.passage.leak import steady_leak
 from kernelcast.predictor.passage.load import BLOCKS, LoadEffect
 from kernelcast.predictor.passage.node import beside_node
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise, change_noise
@@ -77,6 +79,8 @@ _BEYOND_NOISE: Final = 3.0
 """Standard deviations of a block by which the level at the usual high load is beyond the limit for certain."""
 _RISING_ERRORS: Final = 2.0
 """Standard errors of a rise from day to day below which its passage is not computed: 1 in 20 is believed."""
+_FIRST_BLOCKS: Final = 3
+"""Blocks before a leak that say nothing of the time without it."""
 LEAST_REACH: Final = 3.0
 """Blocks for which any trend is extrapolated."""
 
@@ -196,7 +200,8 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         # What shared a kernel's GPU at this hour on some days is no course of today.
         rise=_rise(season, level, panel.own),
     )
-    for rows, drift in _drifts(panel, ~(opening | beyond | erratic), day_hours):
+    judged = ~(opening | beyond | erratic)
+    for rows, drift in _drifts(panel, judged, day_hours):
         headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
         # The trend of the newest blocks has judged whether the limit is passed, or near by noise alone.
         neither = np.zeros(len(headroom), np.bool_)
@@ -204,6 +209,10 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         by_load = headroom < -_BEYOND_NOISE * drift.noise
         drift_reach = np.maximum(REACH_KNOWN * drift.age, LEAST_REACH)
         passage = _sooner(passage, rows, passage_of(drift, headroom, neither, by_load, reach=drift_reach))
+    rows, drift, leak_reach, steps = _leaks(panel, judged)
+    if rows.any():
+        headroom, neither = panel.target[rows] - drift.level, np.zeros(len(steps), np.bool_)
+        passage = _sooner(passage, rows, passage_of(drift, headroom, neither, neither, reach=leak_reach, rise=steps))
     return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
 
 
@@ -339,6 +348,25 @@ def _drifts(panel: _Panel, judged: Bools, day_hours: int) -> Iterator[tuple[Bool
         yield rows, _daily(days)
 
 
+def _leaks(panel: _Panel, judged: Bools) -> tuple[Bools, Trend, Floats, Floats]:
+    """Memory that leaks below an allocator's steps.
+
+    Returns:
+        Series, shape (n,); of the k that leak their trends, the blocks for which these are extrapolated, shape (k,),
+        and by how much steps lift them besides, shape (k, grid).
+    """
+    rows = judged & panel.traits.reserves & ~panel.own
+    leak = steady_leak(panel.values[rows], panel.target[rows])
+    rows[rows] = leak.rate > 0
+    leak = leak.rows(leak.rate > 0)
+    level = leak.level + panel.offset[rows]
+    drift = Trend.line(level=level, slope=leak.rate, error=leak.error, noise=leak.error, age=leak.age)
+    # What rises since its first block may be a cache that fills for the first time.
+    always = leak.age >= history_length(np.isfinite(panel.values[rows])) - _FIRST_BLOCKS
+    reach: Floats = np.where(always, REACH_UNKNOWN, REACH_KNOWN) * leak.age
+    return rows, drift, reach, leak.rise
+
+
 def _judged_by_itself(
     values: Floats, beyond: Bools, target: Floats, learnt: Baseline, ratio: Floats, trend: Trend
 ) -> tuple[Bools, Bools, Bools]:
@@ -422,8 +450,7 @@ def _reserved(blocks: SeriesBlocks, target: Floats) -> Bools:
     A program begins where the series has its first value, or rises from below half of the limit. What began before the
     blocks is seen in hours: in its first whole one.
     """
-    level = (1.0 - _RESERVED_SHARE) * target
-    values = blocks.mean
+    level, values = (1.0 - _RESERVED_SHARE) * target, blocks.mean
     since = _since_beginning(values, target)
     reached = (values >= level[:, None]) & (since >= 0) & (since < _RESERVING_BLOCKS)
     hours = blocks.hours
@@ -437,6 +464,8 @@ def _reserved(blocks: SeriesBlocks, target: Floats) -> Bools:
 
 def _since_beginning(values: Floats, target: Floats) -> Ints:
     """Columns since the last beginning of each series' program, shape (n, k); negative before it."""
+    if not values.size:
+        return np.zeros(values.shape, np.int64)
     known = np.isfinite(values)
     low = known & (values < _EMPTY_SHARE * target[:, None])
     places = np.arange(values.shape[1])
