@@ -91,12 +91,11 @@ def _range(rest: Floats, past: LoadEffect, now: LoadEffect, newest: int, least: 
     loads = np.stack([row_medians(now.loads[:, -_NOW:, memory]) for memory in range(now.loads.shape[2])], axis=1)
     by_load = (np.abs(past.loads - loads[:, None]) <= _LOAD_SHARE * loads[:, None]).all(axis=2)
     by_heat = past.heat >= _HEAT_SHARE * row_medians(now.heat[:, -_NOW:])[:, None]
-    like = np.isfinite(rest) & np.where(past.known[:, None], by_heat, by_load)
+    like = np.isfinite(rest) & np.where(now.known[:, None], by_heat, by_load)
     # A young series has no hours to spare: the later half may be the rise.
     later = np.minimum(newest, history_length(np.isfinite(rest)) // 2)
     like &= np.arange(like.shape[1]) < like.shape[1] - later[:, None]
-    highest = np.where(like[:, :, None], past.loads, -np.inf).max(axis=1, initial=-np.inf)
-    seen = (like.sum(axis=1) >= least) & (loads <= (1.0 + _LOAD_SHARE) * highest).all(axis=1)
+    seen = like.sum(axis=1) >= least
     kept = np.where(like & seen[:, None], rest, np.nan)
     # The highest of three neighbours' medians: one block alone is noise.
     padded = np.pad(kept, ((0, 0), (1, 1)), constant_values=np.nan)

@@ -92,6 +92,8 @@ def first_passage(  # noqa: PLR0913  what a path depends on
     reached = computed
     if calibration is not None:
         reached = calibration.apply(reached, GRID_BLOCKS * BLOCK_SECONDS)
+    # Where noise alone reaches no limit, only a real slope does.
+    reached = np.where(by_noise[:, None], reached, np.minimum(reached, _belief(trend, trend.straight)[:, None]))
     reached = np.maximum.accumulate(np.where(beyond[:, None], 1.0, reached), axis=1)
     reached = np.where(np.isnan(headroom)[:, None] & ~beyond[:, None], np.nan, reached)
     seconds = np.stack([_time_of(trend, course, computed, reached, quantile) for quantile in QUANTILES], axis=1)
@@ -191,11 +193,16 @@ def _computed(trend: Trend, course: _Course) -> Floats:
     return reached
 
 
+def _belief(trend: Trend, slopes: Floats) -> Floats:
+    """Probability that slopes are real and not taken back, shape (n,)."""
+    certain = (slopes - _REVERSAL_SCALE * trend.reversal) / np.maximum(trend.error, 1e-30)
+    belief: Floats = 1.0 / (1.0 + np.exp(np.clip(-_BELIEF_STEEPNESS * (certain - _BELIEF_AT), -60, 60)))
+    return belief
+
+
 def _drifted(trend: Trend, slopes: Floats, course: _Course, time_constant: Floats) -> Floats:
     """Probability of having reached the limit at each place of the grid, with slopes and without, shape (n, grid)."""
-    slope = slopes - _REVERSAL_SCALE * trend.reversal
-    certain = slope / np.maximum(trend.error, 1e-30)
-    belief = 1.0 / (1.0 + np.exp(np.clip(-_BELIEF_STEEPNESS * (certain - _BELIEF_AT), -60, 60)))
+    slope, belief = slopes - _REVERSAL_SCALE * trend.reversal, _belief(trend, slopes)
     error = _ERROR_SCALE * np.where(np.isfinite(trend.error), trend.error, 0.0)
     nodes = np.maximum(np.maximum(slope, 0.0)[:, None] + error[:, None] * _NODES, 0.0)
     drifting = _reached(trend, course, course.headroom[:, None] - course.risen, nodes, time_constant).mean(axis=1)

@@ -14,6 +14,8 @@ from kernelcast.predictor.passage.series import HOUR_BLOCKS
 
 _LEAST_EXPLAINED: Final = 0.8
 """Share of the variance that the load must explain: then the standard error of R is far below a tenth."""
+_ABOVE: Final = 1.15
+"""Highest load that a fit says something of, as a multiple of the highest that it has seen."""
 _RISE_SHARE: Final = 0.2
 """Share of the highest load by which it rises within a column before the temperature needs time to settle."""
 
@@ -50,7 +52,9 @@ class LoadEffect:
         effects: Shape (n, 1 + k), value without load, and what each smoothed load adds per unit.
         loads: Shape (n, b, k), the smoothed loads; 0 where they are not known.
         heat: Shape (n, b), what the load adds; NaN where the load or the value is not known.
-        settled: Shape (n, b), columns without a large rise of the load just before.
+        settled: Shape (n, b), columns without a large rise of the load at once just before.
+        steady: Shape (n, b), columns without one within some columns either.
+        highest: Shape (n,), highest load that the fit has seen.
     """
 
     known: Bools
@@ -58,6 +62,8 @@ class LoadEffect:
     loads: Floats
     heat: Floats
     settled: Bools
+    steady: Bools
+    highest: Floats
 
     @classmethod
     def of(cls, values: Floats, load: Floats, columns: Columns) -> "LoadEffect":
@@ -83,9 +89,11 @@ class LoadEffect:
         spread = np.where(fits, target - mean[:, None], 0.0)
         rest = np.where(fits, target - fitted, 0.0)
         explained = 1.0 - (rest**2).sum(axis=1) / np.maximum((spread**2).sum(axis=1), 1e-30)
-        known = (count >= columns.least) & (explained >= _LEAST_EXPLAINED)
+        highest = np.where(fits, load, -np.inf).max(axis=1, initial=-np.inf)
+        known = (count >= columns.least) & (explained >= _LEAST_EXPLAINED) & _covers(highest, load)
         heat = np.where(both, fitted - effects[:, :1], np.nan)
-        return cls(known, effects, design[:, :, 1:], heat, _settled(load, columns.settling))
+        settled, steady = (_settled(load, columns.settling, ramp) for ramp in (1, max(columns.settling, 1)))
+        return cls(known, effects, design[:, :, 1:], heat, settled, steady, highest)
 
     def rest(self, values: Floats) -> Floats:
         """Values without the effect, shape (n, b); NaN where the load is not known or has just risen."""
@@ -94,23 +102,31 @@ class LoadEffect:
     def in_blocks(self, load: Floats) -> "LoadEffect":
         """The effect that hours have shown, for the loads of blocks, shape (n, b)."""
         loads = np.stack([_smoothed(load, HOUR_BLOCKS * memory) for memory in HOURS.memories], axis=2)
-        heat = np.where(np.isfinite(load), np.einsum("nbk,nk->nb", np.nan_to_num(loads), self.effects[:, 1:]), np.nan)
-        return replace(self, loads=np.nan_to_num(loads), heat=heat, settled=_settled(load, BLOCKS.settling))
+        heat = np.einsum("nbk,nk->nb", np.nan_to_num(loads), self.effects[:, 1:])
+        heat = np.where(np.isfinite(load), heat, np.nan)
+        known = self.known & _covers(self.highest, load)
+        return replace(self, known=known, loads=np.nan_to_num(loads), heat=heat, settled=_settled(load, BLOCKS.settling))
 
 
-def _settled(load: Floats, columns: int) -> Bools:
-    """Columns without a large rise of the load in the last ones, shape (n, b)."""
-    settled, rises = np.ones(load.shape, np.bool_), np.zeros(load.shape, np.bool_)
+def _covers(highest: Floats, load: Floats) -> Bools:
+    """Whether the highest load that a fit has seen, shape (n,), is hardly below the highest one, shape (n,)."""
+    covers: Bools = np.nan_to_num(load).max(axis=1, initial=0.0) <= _ABOVE * highest
+    return covers
+
+
+def _settled(load: Floats, columns: int, ramp: int = 1) -> Bools:
+    """Columns without a large rise of the load, within `ramp` columns, in the last ones, shape (n, b)."""
+    calm, rises = np.ones(load.shape, np.bool_), np.zeros(load.shape, np.bool_)
     highest = np.nan_to_num(load).max(axis=1, initial=0.0)[:, None]
-    rises[:, 1:] = np.nan_to_num(np.diff(load, axis=1)) > _RISE_SHARE * highest
+    rises[:, ramp:] = np.nan_to_num(load[:, ramp:] - load[:, : load.shape[1] - ramp]) > _RISE_SHARE * highest
     for later in range(columns + 1):
-        settled[:, later:] &= ~rises[:, : load.shape[1] - later]
-    return settled
+        calm[:, later:] &= ~rises[:, : load.shape[1] - later]
+    return calm
 
 
 def _smoothed(load: Floats, memory: float) -> Floats:
-    """Load with a memory of some blocks; a gap keeps the last value."""
-    if not memory:
+    """Load with a memory of some columns; a gap keeps the last value."""
+    if not memory or not load.shape[1]:
         return load
     found = np.empty(load.shape)
     share = -np.expm1(-1.0 / memory)

@@ -167,6 +167,8 @@ def history_length(known: Bools) -> Ints:
     Args:
         known: Shape (n, b), whether a column has a value.
     """
+    if not known.shape[1]:
+        return np.zeros(len(known), np.int64)
     length: Ints = np.where(known.any(axis=1), known.shape[1] - np.argmax(known, axis=1), 0)
     return length
 
