@@ -101,11 +101,12 @@ class LoadEffect:
 
     def in_blocks(self, load: Floats) -> "LoadEffect":
         """The effect that hours have shown, for the loads of blocks, shape (n, b)."""
-        loads = np.stack([_smoothed(load, HOUR_BLOCKS * memory) for memory in HOURS.memories], axis=2)
-        heat = np.einsum("nbk,nk->nb", np.nan_to_num(loads), self.effects[:, 1:])
-        heat = np.where(np.isfinite(load), heat, np.nan)
+        smoothed = [_smoothed(load, HOUR_BLOCKS * memory) for memory in HOURS.memories]
+        loads = np.nan_to_num(np.stack(smoothed, axis=2))
+        heat = np.where(np.isfinite(load), np.einsum("nbk,nk->nb", loads, self.effects[:, 1:]), np.nan)
+        settled, steady = (_settled(load, BLOCKS.settling, ramp) for ramp in (1, BLOCKS.settling))
         known = self.known & _covers(self.highest, load)
-        return replace(self, known=known, loads=np.nan_to_num(loads), heat=heat, settled=_settled(load, BLOCKS.settling))
+        return replace(self, known=known, loads=loads, heat=heat, settled=settled, steady=steady)
 
 
 def _covers(highest: Floats, load: Floats) -> Bools:
