@@ -52,8 +52,7 @@ class LoadEffect:
         effects: Shape (n, 1 + k), value without load, and what each smoothed load adds per unit.
         loads: Shape (n, b, k), the smoothed loads; 0 where they are not known.
         heat: Shape (n, b), what the load adds; NaN where the load or the value is not known.
-        settled: Shape (n, b), columns without a large rise of the load at once just before.
-        steady: Shape (n, b), columns without one within some columns either.
+        settled: Shape (n, b), columns without a large rise of the load just before.
         highest: Shape (n,), highest load that the fit has seen.
     """
 
@@ -62,7 +61,6 @@ class LoadEffect:
     loads: Floats
     heat: Floats
     settled: Bools
-    steady: Bools
     highest: Floats
 
     @classmethod
@@ -92,8 +90,7 @@ class LoadEffect:
         highest = np.where(fits, load, -np.inf).max(axis=1, initial=-np.inf)
         known = (count >= columns.least) & (explained >= _LEAST_EXPLAINED) & _covers(highest, load)
         heat = np.where(both, fitted - effects[:, :1], np.nan)
-        settled, steady = (_settled(load, columns.settling, ramp) for ramp in (1, max(columns.settling, 1)))
-        return cls(known, effects, design[:, :, 1:], heat, settled, steady, highest)
+        return cls(known, effects, design[:, :, 1:], heat, _settled(load, columns.settling), highest)
 
     def rest(self, values: Floats) -> Floats:
         """Values without the effect, shape (n, b); NaN where the load is not known or has just risen."""
@@ -104,9 +101,8 @@ class LoadEffect:
         smoothed = [_smoothed(load, HOUR_BLOCKS * memory) for memory in HOURS.memories]
         loads = np.nan_to_num(np.stack(smoothed, axis=2))
         heat = np.where(np.isfinite(load), np.einsum("nbk,nk->nb", loads, self.effects[:, 1:]), np.nan)
-        settled, steady = (_settled(load, BLOCKS.settling, ramp) for ramp in (1, BLOCKS.settling))
-        known = self.known & _covers(self.highest, load)
-        return replace(self, known=known, loads=loads, heat=heat, settled=settled, steady=steady)
+        known, settled = self.known & _covers(self.highest, load), _settled(load, BLOCKS.settling)
+        return replace(self, known=known, loads=loads, heat=heat, settled=settled)
 
 
 def _covers(highest: Floats, load: Floats) -> Bools:
@@ -115,11 +111,11 @@ def _covers(highest: Floats, load: Floats) -> Bools:
     return covers
 
 
-def _settled(load: Floats, columns: int, ramp: int = 1) -> Bools:
-    """Columns without a large rise of the load, within `ramp` columns, in the last ones, shape (n, b)."""
+def _settled(load: Floats, columns: int) -> Bools:
+    """Columns without a large rise of the load in the last ones, shape (n, b)."""
     calm, rises = np.ones(load.shape, np.bool_), np.zeros(load.shape, np.bool_)
     highest = np.nan_to_num(load).max(axis=1, initial=0.0)[:, None]
-    rises[:, ramp:] = np.nan_to_num(load[:, ramp:] - load[:, : load.shape[1] - ramp]) > _RISE_SHARE * highest
+    rises[:, 1:] = np.nan_to_num(np.diff(load, axis=1)) > _RISE_SHARE * highest
     for later in range(columns + 1):
         calm[:, later:] &= ~rises[:, : load.shape[1] - later]
     return calm

@@ -128,6 +128,5 @@ def _scaled(values: Floats, load: LoadEffect) -> Floats:
     base = load.effects[:, :1]
     with np.errstate(invalid="ignore", divide="ignore"):
         alike = base + (values - base) * high[:, None] / load.heat
-    # While the load rises, the temperature lags behind it, and is scaled up.
-    compared = (load.known & (high > 0))[:, None] & (load.heat >= _ALIKE_SHARE * high[:, None]) & load.steady
+    compared = (load.known & (high > 0))[:, None] & (load.heat >= _ALIKE_SHARE * high[:, None]) & load.settled
     return np.where(compared, alike, np.nan)
