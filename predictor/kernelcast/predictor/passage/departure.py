@@ -18,7 +18,7 @@ from kernelcast.predictor.passage.series import history_length
 from kernelcast.predictor.passage.trend import Trend, slope_of
 from kernelcast.predictor.robust import row_medians
 
-_HOURS_KEPT: Final = 336
+_RANGE_HOURS: Final = 336
 """Hours that show a range where the blocks do not: two weeks."""
 _HEAT_SHARE: Final = 0.6
 """Share of the heat now from which earlier columns are compared with it."""
@@ -52,7 +52,7 @@ def departures(values: Floats, effect: LoadEffect, load: Floats, hours: Floats, 
     middle, upper = _range(rest, effect, effect, BLOCKS.newest, _LEAST_BLOCKS)
     rows = np.isnan(upper)
     if rows.any():
-        hours, load_hours = hours[rows, -_HOURS_KEPT:], load_hours[rows, -_HOURS_KEPT:]
+        hours, load_hours = hours[rows, -_RANGE_HOURS:], load_hours[rows, -_RANGE_HOURS:]
         hourly = LoadEffect.of(hours, load_hours, HOURS)
         now = hourly.in_blocks(load[rows])
         rest[rows] = now.rest(values[rows])

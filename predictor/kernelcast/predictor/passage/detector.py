@@ -447,8 +447,8 @@ def _sooner(passage: Passage, rows: Bools, other: Passage) -> Passage:
 def _reserved(blocks: SeriesBlocks, target: Floats) -> Bools:
     """Whether each series reached its limit within half an hour of its last beginning, shape (n,).
 
-    A program begins where the series has its first value, or rises from below half of the limit. What began before the
-    blocks is seen in hours: in its first whole one.
+    A program begins where the series has its first value, or rises from below half of the limit. Of a program that
+    began before the blocks, the first two whole hours say so.
     """
     level, values = (1.0 - _RESERVED_SHARE) * target, blocks.mean
     since = _since_beginning(values, target)
@@ -469,7 +469,7 @@ def _since_beginning(values: Floats, target: Floats) -> Ints:
     known = np.isfinite(values)
     low = known & (values < _EMPTY_SHARE * target[:, None])
     places = np.arange(values.shape[1])
-    first = np.argmax(known, axis=1) if values.shape[1] else np.zeros(len(values), np.int64)
+    first = np.argmax(known, axis=1)
     begin = np.maximum(np.where(low, places, -1).max(axis=1, initial=-1) + 1, first)
     since: Ints = places - begin[:, None]
     return since

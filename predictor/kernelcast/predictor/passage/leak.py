@@ -157,7 +157,7 @@ def _steps(values: Floats, rate: Floats, age: Ints) -> tuple[Floats, Floats]:
     rise = np.zeros((len(values), len(GRID_BLOCKS)))
     for place, ahead in enumerate(GRID_BLOCKS.astype(np.int64).tolist()):
         if ahead < stepped.shape[1]:
-            # Two windows that overlap make a longer one.
+            # The highest value of a window is that of two shorter ones that overlap and cover it.
             highest, blocks = np.fmax(highest[:, : blocks - ahead], highest[:, ahead - blocks :]), ahead
         usual = row_medians(np.where(low[:, : highest.shape[1]], highest, np.nan))
         rise[:, place] = np.nan_to_num(np.maximum(usual - level, 0.0))

@@ -106,7 +106,7 @@ class LoadEffect:
 
 
 def _covers(highest: Floats, load: Floats) -> Bools:
-    """Whether the highest load that a fit has seen, shape (n,), is hardly below the highest one, shape (n,)."""
+    """Whether no load, shape (n, b), is clearly above the highest one that a fit has seen, shape (n,); shape (n,)."""
     covers: Bools = np.nan_to_num(load).max(axis=1, initial=0.0) <= _ABOVE * highest
     return covers
 
@@ -125,10 +125,10 @@ def _smoothed(load: Floats, memory: float) -> Floats:
     """Load with a memory of some columns; a gap keeps the last value."""
     if not memory or not load.shape[1]:
         return load
-    found = np.empty(load.shape)
+    smoothed = np.empty(load.shape)
     share = -np.expm1(-1.0 / memory)
     now = np.nan_to_num(load[np.arange(len(load)), np.argmax(np.isfinite(load), axis=1)])
     for place in range(load.shape[1]):
         now = now + share * np.nan_to_num(load[:, place] - now)
-        found[:, place] = now
-    return found
+        smoothed[:, place] = now
+    return smoothed

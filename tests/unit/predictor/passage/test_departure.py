@@ -98,6 +98,15 @@ def test_a_load_that_was_never_seen_says_nothing() -> None:
     assert np.isnan(departure(series(warm(load), load)).level[0])
 
 
+def test_a_fit_of_idle_hours_does_not_say_what_a_working_day_must_be() -> None:
+    """The newest eight hours are left out of the fit, and are the first ones of work."""
+    load = np.full(DAY, 100.0) + noise(DAY, 8.0)
+    load[-6 * HOUR :] += 500.0
+    heat = warm(load)[None]
+    assert LoadEffect.of(heat[:, : -6 * HOUR], load[None, : -6 * HOUR], BLOCKS).known[0]
+    assert not LoadEffect.of(heat, load[None], BLOCKS).known[0]
+
+
 def test_a_pause_of_the_load_is_no_return_to_the_range() -> None:
     load = np.full(2 * DAY, 400.0)
     heat = 70.0 + noise(2 * DAY) + risen(2.0, 4.0, 2 * DAY)

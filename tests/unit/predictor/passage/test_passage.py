@@ -10,7 +10,7 @@ from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.alert_rule import RAISE_FAR_EVALUATIONS, AlarmState, is_near
 from kernelcast.predictor.passage.calibration import Calibration, shipped
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
-from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
+from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, first_passage
 from kernelcast.predictor.passage.load import BLOCKS, LoadEffect
 from kernelcast.predictor.passage.run import (
     WINDOW_BLOCKS,
@@ -21,7 +21,7 @@ from kernelcast.predictor.passage.run import (
     trailing_mean,
 )
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, SeriesBlocks, Traits, build, condense
-from kernelcast.predictor.passage.trend import estimate
+from kernelcast.predictor.passage.trend import Trend, estimate
 from kernelcast.predictor.passage.wear import at_usual_load
 
 _HOUR = 12
@@ -385,6 +385,17 @@ def test_memory_that_an_engine_reserves_at_its_start_is_its_normal(share: float)
 def test_a_leak_is_none_that_an_engine_reserved() -> None:
     values = 60_000 + noise(30, 20.0) + rise(30, 4000.0, last=6)
     assert evaluate(blocks(values), traits(79_000.0, resolution=2.0, reserves=True)).beyond[0]
+
+
+def test_the_calibration_lifts_no_drift_above_what_is_believed_of_its_slope() -> None:
+    """A slope of four errors is as likely real as noise; where noise alone reaches no limit, nothing else does."""
+    one = np.ones(1)
+    drift = Trend.line(level=0.9 * one, slope=0.01 * one, error=0.0025 * one, noise=0.001 * one, age=np.array([96]))
+    never, reach = np.zeros(1, np.bool_), np.full(1, 96.0)
+    passage = first_passage(
+        drift, 0.1 * one, never, never, reach=reach, horizons_seconds=HORIZONS_SECONDS, calibration=shipped()
+    )
+    assert 0.4 < passage.probability[0, -1] <= 0.5
 
 
 def test_a_leak_that_was_near_its_limit_for_days_is_none_that_an_engine_reserved() -> None:
