@@ -12,7 +12,16 @@ from typing import Any, Self
 
 import yaml
 from tests.service.nursery import ForkedServer
-from tests.service.servers import START_SECONDS, PrometheusServer, ServerProcess, answers, free_ports, get, stopping
+from tests.service.servers import (
+    START_SECONDS,
+    PrometheusServer,
+    ServerProcess,
+    answers,
+    free_ports,
+    get,
+    note_logs,
+    stopping,
+)
 from tests.service.writers import LAUNCHES
 from tests.support.waiting import LONGEST_SECONDS
 
@@ -139,8 +148,10 @@ class Replicas:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self.watch.stop()
+        if error is not None:
+            note_logs(error, *self.servers)
         with stopping(*self.servers, *self._others):
             pass
 

@@ -376,11 +376,20 @@ class AlertmanagerServer(ServerProcess):
         return self.start(lambda: answers(f"{self.url}/-/ready"))
 
 
+def note_logs(error: BaseException, *servers: ServerProcess) -> None:
+    """Add the end of what servers logged to an error: pytest shows it with the test that failed."""
+    for server in servers:
+        error.add_note(f"{server.name}:\n{server.tail()}")
+
+
 @contextlib.contextmanager
 def stopping(*servers: ServerProcess) -> Iterator[None]:
-    """Kill what still runs when the block ends, whatever happened in it."""
+    """Kill what still runs when the block ends, whatever happened in it; an error gets the end of what they logged."""
     try:
         yield
+    except BaseException as error:
+        note_logs(error, *servers)
+        raise
     finally:
         for server in reversed(servers):
             server.kill()
