@@ -4,9 +4,11 @@ What the load explains is taken away, by blocks of two days or, where these had 
 hours of two weeks. The rest stays within a range. Once it leaves that, the moment is known, and neither a season nor
 a job explains the rise: nothing needs to settle first, as in `trend`.
 
-`detector` carries the rise on for twice the time since then.
+`detector` carries the rise on for twice the time since then. A rise that falls off, as of a chassis that warms up, ends
+where its curve settles.
 """
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -15,7 +17,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.load import BLOCKS, HOURS, LoadEffect
 from kernelcast.predictor.passage.noise import change_noise
 from kernelcast.predictor.passage.series import history_length
-from kernelcast.predictor.passage.trend import Trend, slope_of
+from kernelcast.predictor.passage.trend import Trend, easing_since, slope_of
 from kernelcast.predictor.robust import row_medians
 
 _RANGE_HOURS: Final = 336
@@ -32,6 +34,8 @@ _NOW: Final = 3
 """Newest blocks whose median is the present load and rest."""
 _RECENT: Final = 6
 """Blocks of the present slope."""
+_EASING: Final = 12
+"""Newest blocks that show whether the rise falls off: an hour. Over two hours the edge of a working day seems to ease."""
 _WIDTH_ERRORS: Final = 3.0
 """Standard deviations of the rest that its range has above its middle."""
 _REACH: Final = 2
@@ -68,14 +72,16 @@ def departures(values: Floats, effect: LoadEffect, load: Floats, hours: Floats, 
     slope = np.minimum(slope, (level - before) / np.maximum(age, 1))
     noise = change_noise(rest)
     error = np.maximum(np.sqrt(2.0) * noise, (upper - middle) / _WIDTH_ERRORS) / np.maximum(age, 1)
+    eased, time_constant, easing = easing_since(rest, np.minimum(age, _EASING), noise)
     left = age > 0
-    return Trend.line(
+    line = Trend.line(
         level=np.where(left, level, np.nan),
         slope=np.where(left, np.nan_to_num(slope), 0.0),
         error=np.where(left, error, np.inf),
         noise=np.nan_to_num(noise),
         age=_REACH * age,
     )
+    return replace(line, eased=np.minimum(eased, line.straight), easing=easing, time_constant=time_constant)
 
 
 def _range(rest: Floats, past: LoadEffect, now: LoadEffect, newest: int, least: int) -> tuple[Floats, Floats]:

@@ -349,6 +349,21 @@ def _eased(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[F
     return now, constant, easing
 
 
+def easing_since(values: Floats, age: Ints, noise: Floats) -> tuple[Floats, Floats, Floats]:
+    """As `_eased`, for a rise of some blocks, by its newest ones.
+
+    Args:
+        values: Shape (n, b), a value for each block.
+        age: Shape (n,), blocks since the rise began.
+        noise: Shape (n,), standard deviation of a block.
+    """
+    points = _points(values, 1)
+    kept = np.where(np.arange(POINTS) >= POINTS - age[:, None], points, np.nan)
+    count = np.isfinite(kept).sum(axis=1)
+    error = noise * np.sqrt(12.0 / np.maximum(count.astype(np.float64), 1.0) ** 3)
+    return _eased(kept, slope_of(kept, np.isfinite(kept)), error, np.minimum(age, POINTS))
+
+
 def slope_of(points: Floats, inside: Bools) -> Floats:
     """Slopes of least squares through the chosen points of each row, shape (n,)."""
     known = inside & np.isfinite(points)

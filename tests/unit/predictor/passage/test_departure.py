@@ -115,6 +115,17 @@ def test_a_pause_of_the_load_is_no_return_to_the_range() -> None:
     assert departure(series(heat, load)).age[0] == whole.age[0]
 
 
+@pytest.mark.parametrize("minutes", [20, 40, 60])
+def test_a_chassis_that_warms_up_is_not_carried_beyond_where_it_settles(minutes: int) -> None:
+    """A first job of this kind: the heat rises ever more slowly, to 6 degrees below the limit."""
+    passed = np.maximum(np.arange(2 * DAY) - DAY, 0) * 60 / HOUR
+    load = np.full(2 * DAY, 400.0) + noise(2 * DAY, 3.0)
+    heat = 55.0 + noise(2 * DAY) + 26.0 * -np.expm1(-passed / minutes)
+    ends = range(DAY, DAY + 4 * HOUR)
+    said = [evaluate(series(heat[:end], load[:end]), TRAITS).passage.probability[0] for end in ends]
+    assert sum(probability[:4].max() > 0.8 for probability in said) <= 2
+
+
 def test_a_falling_series_does_not_depart_whatever_the_fit_says() -> None:
     blocks = series(warm(office(2)), office(2))
     effect = LoadEffect.of(blocks.mean, blocks.load, BLOCKS)
