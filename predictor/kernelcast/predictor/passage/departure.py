@@ -35,7 +35,7 @@ _NOW: Final = 3
 _RECENT: Final = 6
 """Blocks of the present slope."""
 _EASING: Final = 12
-"""Newest blocks that show whether the rise falls off: an hour. Over two hours the edge of a working day seems to ease."""
+"""Newest blocks that show whether the rise falls off: an hour. Over two the edge of a working day seems to ease."""
 _WIDTH_ERRORS: Final = 3.0
 """Standard deviations of the rest that its range has above its middle."""
 _REACH: Final = 2

@@ -3,8 +3,8 @@
 `run` calls `evaluate` at the ends of blocks. Its stages: series divided by their limit (given, or a multiple of the
 learnt baseline) and directed so that a rise is bad; season; trend without what load and season explain; whether the
 limit is passed; first passage of the trend; then, where they come sooner, the passages of drifts that the newest blocks
-hide: of daily peaks, at usual load, beyond the range at a like load, beside the node, of days at usual load, and of
-leaks below an allocator's steps.
+hide: of daily peaks, at usual load, beyond the range at a like load, beside the node, and of leaks below an allocator's
+steps.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ from kernelcast.predictor.passage.series import (
     hourly_medians,
 )
 from kernelcast.predictor.passage.trend import CERTAIN_ERRORS, SLOW_STRIDES, Trend, estimate, last_jump
-from kernelcast.predictor.passage.wear import DailyLine, at_usual_load, by_day
+from kernelcast.predictor.passage.wear import at_usual_load
 from kernelcast.predictor.robust import MAD_TO_SIGMA, row_last, row_medians, shrunk_gain
 
 _LOAD_RESOLUTION: Final = 3.0
@@ -320,7 +320,7 @@ def _drifts(panel: _Panel, judged: Bools, day_hours: int) -> Iterator[tuple[Bool
         same = panel.learnt.since <= panel.begins
         rows = judged & same & np.isfinite(peaks.level) & (peaks.slope > _RISING_ERRORS * peaks.error)
         if rows.any():
-            yield rows, _daily(peaks).rows(rows)
+            yield rows, peaks.rows(rows)
     rows = judged & np.isfinite(blocks.load).any(axis=1)
     if rows.any():
         begins = panel.begins[rows]
@@ -342,10 +342,6 @@ def _drifts(panel: _Panel, judged: Bools, day_hours: int) -> Iterator[tuple[Bool
         # What a series and its node do not share wavers from hour to hour: a rise of that size is no drift.
         yield rows, _with_misfit(drift, misfit, 1.0)
         yield rows, _slow_drift(values, begins, resolution, settling)
-    rows = judged & np.isfinite(blocks.load_hours).any(axis=1)
-    if day_hours and rows.any():
-        days = by_day(blocks.hours[rows], blocks.load_hours[rows], day_hours)
-        yield rows, _daily(days)
 
 
 def _leaks(panel: _Panel, judged: Bools) -> tuple[Bools, Trend, Floats, Floats]:
@@ -399,17 +395,6 @@ def _noise_below(values: Floats, slow: Bools, trend: Trend) -> tuple[Floats, Flo
     if some.any():
         noise[some], correlation[some], _ = block_noise(np.where(slow, np.nan, values)[some], 0.0)
     return noise, correlation
-
-
-def _daily(line: DailyLine) -> Trend:
-    """Trend of a line through days.
-
-    Its noise counts for each block, for the limit is reached by the highest one. With as few independent blocks as
-    `first_passage` allows, 24 of 30 loaders that slow down over days were found; with all of them 28.
-    """
-    age = np.full(len(line.slope), DAY_BLOCKS)
-    slope, error = line.slope / DAY_BLOCKS, line.error / DAY_BLOCKS
-    return Trend.line(level=line.level, slope=slope, error=error, noise=line.noise, age=age)
 
 
 def _slow_drift(values: Floats, begins: Ints, resolution: Floats, settling: Ints) -> Trend:

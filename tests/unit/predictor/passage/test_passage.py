@@ -280,26 +280,6 @@ def test_a_fan_that_clogs_under_jobs_is_seen_at_equal_power() -> None:
     assert highest(evaluated(worn, 87.0, load=power)) > 0.8
 
 
-def office_power(days: int) -> Floats:
-    """Work from 8 to 18 h on five days of seven, the first a Wednesday."""
-    hours = np.arange(days * 24 * _HOUR) / _HOUR
-    works = (hours % 24 >= 8) & (hours % 24 < 18) & ((hours // 24 + 2) % 7 < 5)
-    return np.asarray(np.where(works, 620.0, 90.0) + np.random.default_rng(5).normal(0, 4, len(hours)), np.float64)
-
-
-def test_wear_slower_than_a_day_is_seen_over_a_weekend_and_healthy_weeks_show_none() -> None:
-    # It is Tuesday, 6 h: each working day would have been some degrees hotter than the one before, with as much work.
-    now = round((6 * 24 + 6) * _HOUR)
-    power = office_power(8)[:now] * np.linspace(1.0, 0.65, now)
-    works = 0.065 * (1 + rise(now / _HOUR, 0.0024, last=now / _HOUR - 20))
-    healthy, worn = (heated(power, each) + noise(now / _HOUR, 0.2) for each in (0.065, works))
-    limit = float(worn.max()) + 1.0
-    # The temperature alone shows peaks that do not rise.
-    assert highest(evaluated(worn, limit)) < 0.5
-    assert highest(evaluated(worn, limit, load=power)) > 0.8
-    assert highest(evaluated(healthy, float(healthy.max()) + 1.0, load=power)) < 0.1
-
-
 def test_a_load_that_does_not_vary_shows_no_wear() -> None:
     power = np.full(48 * _HOUR, 400.0)
     steady = (70 + noise(48, 0.3))[None] / 87

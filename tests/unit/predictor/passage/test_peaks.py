@@ -7,7 +7,7 @@ from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.passage.detector import evaluate
 from kernelcast.predictor.passage.peaks import peak_line
 from kernelcast.predictor.passage.series import SeriesBlocks, Traits, hours_of
-from kernelcast.predictor.passage.wear import DailyLine
+from kernelcast.predictor.passage.trend import Trend
 
 HOUR = 12
 DAY = 24 * HOUR
@@ -26,7 +26,7 @@ def days_of(peaks: Floats, *, idle: float = 40.0, after: int = 0) -> Floats:
     return np.asarray(idle + load * height + np.random.default_rng(6).normal(0, NOISE, len(hours)), np.float64)
 
 
-def line_of(values: Floats, *, known_hours: int = 840, means: Floats | None = None) -> DailyLine:
+def line_of(values: Floats, *, known_hours: int = 840, means: Floats | None = None) -> Trend:
     """The line of one series of medians, and of means where they differ."""
     hours, phase = hours_of(values[None], values[None], np.zeros(1, np.bool_), 0)
     blocks = (values if means is None else means)[None, -2 * DAY :]
@@ -47,7 +47,7 @@ def test_the_line_passes_over_low_days(low: list[int]) -> None:
     peaks = 60.0 + 2.0 * np.arange(10.0)
     peaks[low] = 45.0
     line = line_of(days_of(peaks))
-    assert line.slope[0] == pytest.approx(2.0, abs=0.1)
+    assert line.slope[0] * DAY == pytest.approx(2.0, abs=0.1)
     assert line.level[0] == pytest.approx(78.0, abs=1.0)
     assert line.slope[0] > 8 * line.error[0]
 
@@ -58,7 +58,7 @@ def test_the_line_has_six_days_or_of_a_new_series_four(known: int, points: int) 
     line = line_of(days_of(peaks), known_hours=24 * known)
     assert np.isfinite(line.level[0]) == (points > 0)
     if points:
-        assert line.slope[0] == pytest.approx(3.0, abs=0.1)
+        assert line.slope[0] * DAY == pytest.approx(3.0, abs=0.1)
 
 
 def test_a_series_that_was_silent_for_three_days_has_no_line() -> None:
