@@ -34,8 +34,6 @@ _NOW: Final = 3
 """Newest blocks whose median is the present load and rest."""
 _RECENT: Final = 6
 """Blocks of the present slope."""
-_EASING: Final = 12
-"""Newest blocks that show whether the rise falls off: an hour. Over two the edge of a working day seems to ease."""
 _WIDTH_ERRORS: Final = 3.0
 """Standard deviations of the rest that its range has above its middle."""
 _REACH: Final = 2
@@ -72,7 +70,7 @@ def departures(values: Floats, effect: LoadEffect, load: Floats, hours: Floats, 
     slope = np.minimum(slope, (level - before) / np.maximum(age, 1))
     noise = change_noise(rest)
     error = np.maximum(np.sqrt(2.0) * noise, (upper - middle) / _WIDTH_ERRORS) / np.maximum(age, 1)
-    eased, time_constant, easing = easing_since(rest, np.minimum(age, _EASING), noise)
+    eased, time_constant, easing = easing_since(rest, age, noise)
     left = age > 0
     line = Trend.line(
         level=np.where(left, level, np.nan),
