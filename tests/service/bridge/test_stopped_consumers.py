@@ -24,6 +24,7 @@ STALL_SECONDS = 35.0
 CALM_SECONDS = 18.0
 DELETED_SECONDS = 6.0
 QUICK: dict[str, Any] = {"kafka": {"properties": {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}}}
+BACK_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -67,13 +68,13 @@ def test_after_a_stall_of_kafka_a_topic_that_is_made_again_is_read_by_both_repli
             time.sleep(STALL_SECONDS)
             own_kafka.thaw()
             time.sleep(CALM_SECONDS)
-            wait_for("all series again", lambda: all_shown(replicas))
+            wait_for("all series again", lambda: all_shown(replicas), BACK_SECONDS)
         delete(own_kafka, "remade")
         time.sleep(DELETED_SECONDS)
         wait_for("no series", lambda: shown(replicas, 0, 1) == [set(), set()])
         make(own_kafka, "remade", 4)
         with Fleet(own_kafka.bootstrap_servers, "remade", WRITERS):
-            wait_for("all series of the new topic", lambda: all_shown(replicas))
+            wait_for("all series of the new topic", lambda: all_shown(replicas), BACK_SECONDS)
 
 
 def test_a_stranger_in_the_group_is_seen_in_the_partitions_that_nobody_exposes(

@@ -350,12 +350,15 @@ def _eased(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[F
 
 
 def easing_since(values: Floats, age: Ints, noise: Floats) -> tuple[Floats, Floats, Floats]:
-    """As `_eased`, for a rise of some blocks, by its newest ones.
+    """Estimate whether a rise falls off, from its newest blocks, at most two hours of them.
 
     Args:
         values: Shape (n, b), a value for each block.
-        age: Shape (n,), blocks since the rise began.
+        age: Shape (n,), blocks since the rise began; 0 for none.
         noise: Shape (n,), standard deviation of a block.
+
+    Returns:
+        `eased`, `time_constant` and `easing` of `Trend`, shape (n,) each.
     """
     points = _points(values, 1)
     kept = np.where(np.arange(POINTS) >= POINTS - age[:, None], points, np.nan)

@@ -369,11 +369,11 @@ def test_a_leak_is_none_that_an_engine_reserved() -> None:
 
 def test_the_calibration_lifts_no_drift_above_what_is_believed_of_its_slope() -> None:
     """A slope of four errors is as likely real as noise; where noise alone reaches no limit, nothing else does."""
-    one = np.ones(1)
-    drift = Trend.line(level=0.9 * one, slope=0.01 * one, error=0.0025 * one, noise=0.001 * one, age=np.array([96]))
+    level = np.array([0.9])
+    drift = Trend.line(level=level, slope=level / 90, error=level / 360, noise=level / 900, age=np.array([96]))
     never, reach = np.zeros(1, np.bool_), np.full(1, 96.0)
     passage = first_passage(
-        drift, 0.1 * one, never, never, reach=reach, horizons_seconds=HORIZONS_SECONDS, calibration=shipped()
+        drift, 1.0 - level, never, never, reach=reach, horizons_seconds=HORIZONS_SECONDS, calibration=shipped()
     )
     assert 0.4 < passage.probability[0, -1] <= 0.5
 
