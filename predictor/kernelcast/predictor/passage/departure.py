@@ -33,7 +33,11 @@ _LEAST_HOURS: Final = 6
 _NOW: Final = 3
 """Newest blocks whose median is the present load and rest."""
 _RECENT: Final = 6
-"""Blocks of the present slope."""
+"""Blocks of the present slope, which bounds that since the departure.
+
+Without this bound chassis that warm up had .225 false alarms a series-day instead of .05, and of 80 faults that last
+for hours 59 were found instead of 58.
+"""
 _WIDTH_ERRORS: Final = 3.0
 """Standard deviations of the rest that its range has above its middle."""
 _REACH: Final = 2
