@@ -1,24 +1,20 @@
 """`python -m benchmarks.predictor worlds`: all worlds, through the code of `kernelcast backtest`."""
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 from benchmarks.predictor.options import Options
-from benchmarks.predictor.worlds import own
+from benchmarks.predictor.worlds import more, others, own
 from benchmarks.predictor.worlds.run import score
 from benchmarks.predictor.worlds.run import table as table_of
 from benchmarks.predictor.worlds.series import World
 
 SERIES: Final = 20
 DAYS: Final = 15.0
-_OTHERS: Final = "benchmarks.predictor.worlds.others"
 
 
 def worlds() -> tuple[World, ...]:
     """All worlds."""
-    more = import_module(_OTHERS).WORLDS if find_spec(_OTHERS) is not None else ()
-    return (*own.WORLDS, *more)
+    return (*own.WORLDS, *others.WORLDS, *more.WORLDS.values())
 
 
 def run(options: Options) -> dict[str, Any]:

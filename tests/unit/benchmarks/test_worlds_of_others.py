@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from benchmarks.predictor.worlds import more
+from benchmarks.predictor.worlds.benchmark import worlds
 from benchmarks.predictor.worlds.others import LEAST_WARNING_S, WORLDS
 from benchmarks.predictor.worlds.others_fleet import fleet
 
@@ -54,8 +56,29 @@ def test_a_world_gives_the_same_series_for_the_same_seed(world: World) -> None:
     assert (first.limit, first.onset, first.breach) == (second.limit, second.onset, second.breach)
 
 
+@pytest.mark.parametrize("world", more.WORLDS.values(), ids=lambda world: world.name)
+def test_the_mean_of_five_minutes_reaches_the_limit_of_a_faulty_series_at_its_breach_and_of_a_healthy_one_never(
+    world: World,
+) -> None:
+    for seed in range(6):
+        series = world.make(np.random.default_rng([34, seed]), 15.0)
+        again = world.make(np.random.default_rng([34, seed]), 15.0)
+        np.testing.assert_array_equal(series.values, again.values)
+        assert np.all(np.diff(series.times) > 0.0)
+        assert all(len(companion) == len(series.times) for companion in series.companions.values())
+        means = more.five_minutes(series.values, float(series.times[1] - series.times[0]))
+        reached = np.flatnonzero(means >= series.limit)
+        if world.healthy:
+            assert (series.onset, series.breach, len(reached)) == (None, None, 0)
+        else:
+            assert series.onset is not None
+            assert series.breach == series.times[reached[0]]
+            assert series.times[0] <= series.onset < series.breach
+
+
 def test_worlds_have_names_and_notes_of_their_own() -> None:
-    assert len({world.name for world in WORLDS}) == len({world.note for world in WORLDS}) == len(WORLDS)
+    assert len({world.name for world in worlds()}) == len(worlds())
+    assert len({world.note for world in (*WORLDS, *more.WORLDS.values())}) == len(WORLDS) + len(more.WORLDS)
     assert all(re.fullmatch(r"[a-z][a-z0-9_]*", world.name) for world in WORLDS)
     assert any(world.healthy for world in WORLDS)
     assert any(not world.healthy for world in WORLDS)
@@ -64,6 +87,8 @@ def test_worlds_have_names_and_notes_of_their_own() -> None:
 def test_too_few_days_are_refused() -> None:
     with pytest.raises(ValueError, match="3 days or more, not 2"):
         WORLDS[0].make(np.random.default_rng(1), 2.0)
+    with pytest.raises(ValueError, match="3 days or more, not 2"):
+        next(iter(more.WORLDS.values())).make(np.random.default_rng(1), 2.0)
 
 
 def test_a_fleet_gives_two_or_three_series_of_each_gpu_and_its_share_of_faults() -> None:
