@@ -259,7 +259,6 @@ def _trend(panel: _Panel, season: Season) -> tuple[Trend, Floats]:
         settling=_settling(panel),
         begins=panel.begins,
         usual=season.usual(adjusted, panel.noise),
-        own_rise=own & season.known,
     )
     first_day = history_length(np.isfinite(values)) < DAY_BLOCKS
     # A duration that wavers from hour to hour is no drift; a first day has too few hours to say so.
@@ -271,8 +270,9 @@ def _trend(panel: _Panel, season: Season) -> tuple[Trend, Floats]:
     noise = np.where(season.known | own, trend.noise, np.minimum(trend.noise, _UNKNOWN_NOISE * panel.noise))
     quick = np.minimum(trend.noise, panel.noise)
     newest = row_last(values[:, -HOUR_BLOCKS:])
-    # Where days agree the season explains the fall. Memory refills; what only cools between jobs may still drift.
-    returns = ~own & ~season.is_narrow() & refilling(values, newest, quick, panel.target)
+    # Days that agree explain a fall into their range. Memory refills; what only cools between jobs may still drift.
+    explained = season.is_narrow() & (newest >= season.lower_now() - _BEYOND_NOISE * panel.noise)
+    returns = ~own & ~explained & refilling(values, newest, quick, panel.target)
     day_and_night = _FIRST_DAY_STEPS * panel.resolution / HOUR_BLOCKS
     trend = replace(
         trend.flat(returns & panel.traits.reserves),
@@ -462,7 +462,9 @@ def _since_beginning(values: Floats, target: Floats) -> Ints:
 
 def _rise(season: Season, level: Floats, sure: Bools) -> Floats:
     """By how much the usual course of the day lifts a series above its level, shape (n, grid)."""
-    above = np.maximum(level - season.upper_now(), 0.0)
+    # In the first week today may be another kind of day, whose peak is no higher for having begun earlier; hours in
+    # which days agree, as nights, show no kind of day.
+    above = np.where(season.week | season.is_narrow(), np.maximum(level - season.upper_now(), 0.0), 0.0)
     ahead = season.ahead(GRID_BLOCKS, sure) + np.nan_to_num(above)[:, None]
     rise: Floats = np.maximum(ahead - level[:, None], 0.0)
     return np.nan_to_num(rise, posinf=0.0)

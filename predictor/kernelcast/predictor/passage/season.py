@@ -48,8 +48,7 @@ def rhythm(hours: Floats, day_hours: int) -> list[Rhythm]:
         hours: Shape (n, h), as for `learn`.
         day_hours: Hours of a day; 0 where they do not divide it.
     """
-    length = history_length(np.isfinite(hours))
-    week = length >= (_WEEKS[0] * 7 + 1) * day_hours
+    length, week = history_length(np.isfinite(hours)), _shows_week(hours, day_hours)
     return [
         Rhythm.UNKNOWN if not day_hours or long <= day_hours else Rhythm.WEEK if weekly else Rhythm.DAY
         for long, weekly in zip(length.tolist(), week.tolist(), strict=True)
@@ -69,6 +68,7 @@ class Season:
         sure: Shape (n, d), value that most days reach, of that hour alone.
         phase: Shape (n,), blocks since the end of the last whole hour.
         days: Shape (n,), earlier days with a value.
+        week: Shape (n,), whether the same day of another week is known.
     """
 
     upper: Floats
@@ -78,6 +78,7 @@ class Season:
     sure: Floats
     phase: Ints
     days: Ints
+    week: Bools
 
     @property
     def known(self) -> Bools:
@@ -122,9 +123,16 @@ class Season:
 
     def upper_now(self) -> Floats:
         """Upper end of the range now, shape (n,); NaN where it is not known."""
+        return self._now(self.upper)
+
+    def lower_now(self) -> Floats:
+        """Lower end of the range now, shape (n,); NaN where it is not known."""
+        return self._now(self.lower)
+
+    def _now(self, ends: Floats) -> Floats:
         columns = self._columns(np.zeros(1, np.int64))
-        upper: Floats = np.where(self.known, np.take_along_axis(self.upper, columns, axis=1)[:, 0], np.nan)
-        return upper
+        now: Floats = np.where(self.known, np.take_along_axis(ends, columns, axis=1)[:, 0], np.nan)
+        return now
 
     def ahead(self, blocks: Floats, sure: Bools) -> Floats:
         """Highest usual value from now until each of some blocks ahead, shape (n, k); -inf where unknown.
@@ -170,7 +178,13 @@ def learn(hours: Floats, phase: Ints, day_hours: int) -> Season:
     path, sure = _of_most_days(padded[:, 1:], day_hours), -_of_most_days(-padded[:, 1:], day_hours)
     coming = np.where(np.isfinite(path), path, padded[:, -day_hours:])
     earlier = padded[:, 1:-day_hours].reshape(rows, -1, day_hours)
-    return Season(upper, lower, path, coming, sure, phase, np.isfinite(earlier).any(axis=2).sum(axis=1))
+    known_days = np.isfinite(earlier).any(axis=2).sum(axis=1)
+    return Season(upper, lower, path, coming, sure, phase, known_days, _shows_week(hours, day_hours))
+
+
+def _shows_week(hours: Floats, day_hours: int) -> Bools:
+    week: Bools = history_length(np.isfinite(hours)) >= (_WEEKS[0] * 7 + 1) * day_hours
+    return week
 
 
 def _of_most_days(values: Floats, day_hours: int) -> Floats:

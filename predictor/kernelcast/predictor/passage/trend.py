@@ -38,9 +38,7 @@ _HINGE_GAIN: Final = 0.6
 _HINGE_NOISE: Final = 3.0
 """The residual must fall by the square of this number of standard deviations, too: chance alone gains a little."""
 _ENDS: Final = 6
-"""Blocks at both ends of a line that say by how much a series has risen."""
-_BELOW_NOISE: Final = 3.0
-"""Standard deviations of a block below its usual range at which a series began below it."""
+"""Blocks at both ends of a line that say by how much a series has risen, at most; a third of the line at most."""
 _AGREE: Final = 2.0
 """Standard errors by which both lines may differ and still agree."""
 _ALIKE: Final = 0.1
@@ -148,7 +146,6 @@ def estimate(  # noqa: PLR0913  what a line depends on
     settling: Ints,
     begins: Ints | int = 0,
     usual: Floats | None = None,
-    own_rise: Bools | bool = False,
     strides: tuple[int, ...] = STRIDES,
 ) -> Trend:
     """Estimate trends.
@@ -160,7 +157,7 @@ def estimate(  # noqa: PLR0913  what a line depends on
         settling: Shape (n,), blocks after a step during which a slope says nothing.
         begins: Shape (n,), first block of each series, at most `since`.
         usual: Shape (n, b), what the season explains of each block, NaN for blocks that say nothing; None for nothing.
-        own_rise: Shape (n,), whether no slope is steeper than the series itself rises, whatever the season explains.
+            No slope is steeper than the series itself rises, whatever the season explains.
         strides: Blocks in a point of the shorter and of the longer line, or of the only one.
     """
     length = values.shape[1]
@@ -179,7 +176,7 @@ def estimate(  # noqa: PLR0913  what a line depends on
     known = np.isfinite(chosen.slope)
     own = np.where(known, np.where(chosen.begin > 0, chosen.begin, chosen.span), length)
     age = np.minimum(own, length - start).astype(np.int64)
-    most = np.inf if usual is None else _most_slope(values, rest, age, noise, own_rise=own_rise)
+    most = np.inf if usual is None else _own_rise(values, age, noise)
     slope, straight, eased = (
         np.minimum(np.where(known, estimated, 0.0), most) for estimated in (chosen.slope, chosen.straight, chosen.eased)
     )
@@ -226,19 +223,20 @@ def _last_step(short: _Line, long: _Line, settling: Ints, short_blocks: int, len
     return first
 
 
-def _most_slope(values: Floats, rest: Floats, age: Ints, noise: Floats, *, own_rise: Bools | bool) -> Floats:
-    """Largest slope of each series of `own_rise`, or that began below its usual range: its own; else infinite.
+def _own_rise(values: Floats, age: Ints, noise: Floats) -> Floats:
+    """Slope by which each series itself may have risen since its trend began; infinite where it began with a gap.
 
-    On a quiet day the range falls to the series in the evening, which is no rise of the series.
+    The usual range falls to a job that goes on longer than on other days, which is no rise of the series.
     """
     length = values.shape[1]
-    first = np.maximum(length - age[:, None], 0) + np.arange(_ENDS)
-    first = np.minimum(first, length - 1)
-    before, below = (row_medians(np.take_along_axis(blocks, first, 1)) for blocks in (values, rest))
-    risen = row_medians(values[:, -_ENDS:]) - before
-    own = np.maximum(np.nan_to_num(risen), 0.0) / np.maximum(age - _ENDS, 1)
-    most: Floats = np.where(own_rise | (below < -_BELOW_NOISE * noise), own, np.inf)
-    return most
+    ends = np.clip(age // 3, 1, _ENDS)
+    place = np.arange(_ENDS)
+    first = np.minimum(np.maximum(length - age[:, None], 0) + place, length - 1)
+    before = np.where(place < ends[:, None], np.take_along_axis(values, first, 1), np.nan)
+    now = np.where(place >= _ENDS - ends[:, None], values[:, -_ENDS:], np.nan)
+    risen = row_medians(now) - row_medians(before) + noise
+    rise: Floats = np.maximum(np.nan_to_num(risen, nan=np.inf), 0.0) / np.maximum(age - ends, 1)
+    return rise
 
 
 def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resolution: Floats) -> _Line:

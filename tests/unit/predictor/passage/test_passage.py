@@ -350,6 +350,16 @@ def test_memory_after_a_restart_is_no_leak() -> None:
         assert highest(evaluated(held[: round(hours * _HOUR)], 79_000.0)) < 0.5, hours
 
 
+def test_memory_after_a_restart_at_an_hour_at_which_all_days_agree_is_no_leak() -> None:
+    """Days explain a fall into their range, and not one out of it."""
+    hours = np.arange(5 * 24 * _HOUR) / _HOUR
+    restart = 4 * 24 + 11.0
+    values = 68_000.0 - 45_000.0 * np.exp(-np.where(hours < restart, hours, hours - restart) / 0.7)
+    given = traits(79_000.0, resolution=2.0, reserves=True)
+    for end in np.arange(restart + 0.25, restart + 6.0, 0.25):
+        assert highest(evaluate(blocks(values[: round(end * _HOUR)]), given)) < 0.5, end
+
+
 @pytest.mark.parametrize("share", [0.965, 0.98, 1.01])
 def test_memory_that_an_engine_reserves_at_its_start_is_its_normal(share: float) -> None:
     """Also after a restart, and whatever the limit is."""
@@ -612,6 +622,24 @@ def working_days(days: int, hours: int, warmer: Floats) -> Floats:
     hour = np.arange((days * 24 + hours) * _HOUR) / _HOUR
     work = (hour % 24 >= 8) & (hour % 24 < 18)
     return np.where(work, warmer[(hour // 24).astype(np.int64)], 55.0) + noise(days * 24 + hours, 0.2)
+
+
+def test_the_first_monday_after_a_weekend_of_traffic_ends_no_higher_for_beginning_earlier() -> None:
+    hours = np.arange(16 * _HOUR, 4 * 24 * _HOUR) / _HOUR
+    earlier = 1.5 * (hours >= 3 * 24)
+    course = np.sin(np.pi * np.clip((hours % 24 - 8.0 + earlier) / 14.0, 0.0, 1.0))
+    values = 20.0 + 60.0 * course + np.random.default_rng(4).normal(0, 0.5, len(hours))
+    for end in range(len(hours) - 18 * _HOUR, len(hours) - 8 * _HOUR, 3):
+        assert highest(evaluated(values[:end], 95.0)) < 0.8, end
+
+
+def test_a_job_that_goes_on_while_the_usual_range_falls_has_no_slope_and_a_rise_keeps_its_own() -> None:
+    """On other nights the job was done by now."""
+    values = np.stack([84.0 + noise(10, 0.5), 84.0 + noise(10, 0.5) + rise(10, 3.0, last=2)])
+    usual = 84.0 - 20.0 * np.maximum(np.arange(120) - 90, 0)[None] / 30
+    found = estimate(values, np.zeros(2, np.int64), resolution=np.ones(2), settling=np.full(2, 8), usual=usual)
+    assert found.slope[0] * _HOUR < 0.5
+    assert found.slope[1] * _HOUR == pytest.approx(3.0, abs=1.0)
 
 
 def test_peaks_that_rise_from_day_to_day_reach_the_limit_at_the_next_one() -> None:
