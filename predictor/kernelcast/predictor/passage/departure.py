@@ -5,7 +5,7 @@ hours of two weeks. The rest stays within a range. Once it leaves that, the mome
 a job explains the rise: nothing needs to settle first, as in `trend`.
 
 `detector` carries the rise on for twice the time since then. A rise that falls off, as of a chassis that warms up, ends
-where its curve settles.
+where its curve settles. What does not rise any more, as a room that has become warmer, still adds to the next job.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.passage.load import BLOCKS, HOURS, LoadEffect
+from kernelcast.predictor.passage.load import BLOCKS, HEAT_SHARE, HOURS, LOAD_SHARE, LoadEffect
 from kernelcast.predictor.passage.noise import change_noise
 from kernelcast.predictor.passage.series import history_length
 from kernelcast.predictor.passage.trend import Trend, easing_since, slope_of
@@ -22,10 +22,6 @@ from kernelcast.predictor.robust import row_medians
 
 _RANGE_HOURS: Final = 336
 """Hours that show a range where the blocks do not: two weeks."""
-_HEAT_SHARE: Final = 0.6
-"""Share of the heat now from which earlier columns are compared with it."""
-_LOAD_SHARE: Final = 0.15
-"""Share of the load now by which that of earlier columns may differ where the effect of the load is not known."""
 _LEAST_BLOCKS: Final = 24
 """Blocks at a like load that show a range: two hours."""
 _LEAST_HOURS: Final = 6
@@ -86,6 +82,30 @@ def departures(values: Floats, effect: LoadEffect, load: Floats, hours: Floats, 
     return replace(line, eased=np.minimum(eased, line.straight), easing=easing, time_constant=time_constant)
 
 
+def at_next_load(values: Floats, effect: LoadEffect) -> Trend:
+    """Levels at the next load as high as the highest one of two days; NaN for series that are no hotter than usual.
+
+    Air that is 9 degrees warmer makes an idle GPU 9 degrees hotter, and the next job, too.
+
+    Args:
+        values: Shape (n, b), so directed that a rise is bad.
+        effect: Of the load on the same blocks.
+    """
+    rest = np.where(effect.known[:, None], effect.rest(values), values)
+    alike = replace(effect, known=np.zeros(len(values), np.bool_))
+    middle, upper = _range(rest, alike, alike, BLOCKS.newest, _LEAST_BLOCKS)
+    age = _age(rest, upper)
+    before = np.where(np.arange(values.shape[1]) < values.shape[1] - age[:, None], values, np.nan)
+    level = np.fmax.reduce(before, axis=1) + row_medians(rest[:, -_NOW:]) - middle
+    return Trend.line(
+        level=np.where(age >= _RECENT, level, np.nan),
+        slope=np.zeros(len(age)),
+        error=np.full(len(age), np.inf),
+        noise=np.nan_to_num((upper - middle) / _WIDTH_ERRORS),
+        age=age,
+    )
+
+
 def _range(rest: Floats, past: LoadEffect, now: LoadEffect, newest: int, least: int) -> tuple[Floats, Floats]:
     """Middle and upper end of the rest at a load like the present one, shape (n,); NaN where too few columns show it.
 
@@ -97,8 +117,8 @@ def _range(rest: Floats, past: LoadEffect, now: LoadEffect, newest: int, least: 
         least: Columns at a like load that show a range.
     """
     loads = np.stack([row_medians(now.loads[:, -_NOW:, memory]) for memory in range(now.loads.shape[2])], axis=1)
-    by_load = (np.abs(past.loads - loads[:, None]) <= _LOAD_SHARE * loads[:, None]).all(axis=2)
-    by_heat = past.heat >= _HEAT_SHARE * row_medians(now.heat[:, -_NOW:])[:, None]
+    by_load = (np.abs(past.loads - loads[:, None]) <= LOAD_SHARE * loads[:, None]).all(axis=2)
+    by_heat = past.heat >= HEAT_SHARE * row_medians(now.heat[:, -_NOW:])[:, None]
     like = np.isfinite(rest) & np.where(now.known[:, None], by_heat, by_load)
     # A young series has no hours to spare: the later half may be the rise.
     later = np.minimum(newest, history_length(np.isfinite(rest)) // 2)

@@ -3,8 +3,8 @@
 `run` calls `evaluate` at the ends of blocks. Its stages: series divided by their limit (given, or a multiple of the
 learnt baseline) and directed so that a rise is bad; season; trend without what load and season explain; whether the
 limit is passed; first passage of the trend; then, where they come sooner, the passages of drifts that the newest blocks
-hide: of daily peaks, at usual load, beyond the range at a like load, beside the node, and of leaks below an allocator's
-steps.
+hide: of daily peaks, at usual load, beyond the range at a like load, at the next load, beside the node, and of leaks
+below an allocator's steps.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.baseline import Baseline
 from kernelcast.predictor.passage.calibration import Calibration
-from kernelcast.predictor.passage.departure import departures
+from kernelcast.predictor.passage.departure import at_next_load, departures
 from kernelcast.predictor.passage.excursions import (
     HELD_SHARE,
     NOISE_ERRORS,
@@ -315,7 +315,7 @@ def _drifts(panel: _Panel, judged: Bools, day_hours: int) -> Iterator[tuple[Bool
     # A limit that follows from the series' own last days rises with a drift from day to day.
     judged = judged & ~panel.own
     if day_hours:
-        peaks = peak_line(blocks.hours, blocks.mean, blocks.phase, panel.noise, day_hours)
+        peaks = peak_line(blocks.hours, blocks.load_hours, blocks.mean, blocks.phase, panel.noise, day_hours)
         # Days of another regime do not compare.
         same = panel.learnt.since <= panel.begins
         rows = judged & same & np.isfinite(peaks.level) & (peaks.slope > _RISING_ERRORS * peaks.error)
@@ -332,7 +332,8 @@ def _drifts(panel: _Panel, judged: Bools, day_hours: int) -> Iterator[tuple[Bool
         # Jobs differ: the mean of each is off by the misfit, and a line through few of them is uncertain.
         yield rows, _with_misfit(drift, misfit, np.sqrt(12.0 / (1.0 + drift.age / _JOB_BLOCKS)))
         left = departures(panel.values[rows], effect, blocks.load[rows], blocks.hours[rows], blocks.load_hours[rows])
-        yield rows, replace(left, level=left.level + panel.offset[rows])
+        for hotter in (left, at_next_load(panel.values[rows], effect)):
+            yield rows, replace(hotter, level=hotter.level + panel.offset[rows])
     rows = judged & np.isfinite(blocks.node).any(axis=1)
     if rows.any():
         begins, resolution = panel.begins[rows], panel.resolution[rows]

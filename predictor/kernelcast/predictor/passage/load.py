@@ -18,6 +18,10 @@ _ABOVE: Final = 1.15
 """Highest load that a fit says something of, as a multiple of the highest that it has seen."""
 _RISE_SHARE: Final = 0.2
 """Share of the highest load by which it rises within a column before the temperature needs time to settle."""
+HEAT_SHARE: Final = 0.6
+"""Share of a heat from which another one is compared with it."""
+LOAD_SHARE: Final = 0.15
+"""Share of a load by which another one may differ where the effect of the load is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +116,15 @@ def _covers(highest: Floats, load: Floats) -> Bools:
 
 
 def _settled(load: Floats, columns: int) -> Bools:
-    """Columns without a large rise of the load in the last ones, shape (n, b)."""
+    """Columns without a large rise of the load in the last ones, or a large fall within them, shape (n, b)."""
     calm, rises = np.ones(load.shape, np.bool_), np.zeros(load.shape, np.bool_)
     highest = np.nan_to_num(load).max(axis=1, initial=0.0)[:, None]
-    rises[:, 1:] = np.nan_to_num(np.diff(load, axis=1)) > _RISE_SHARE * highest
+    change = np.nan_to_num(np.diff(load, axis=1))
+    rises[:, 1:] = change > _RISE_SHARE * highest
     for later in range(columns + 1):
         calm[:, later:] &= ~rises[:, : load.shape[1] - later]
+    # Within the block in which a job ends the temperature does not follow the load.
+    calm[:, 1:] &= change > -_RISE_SHARE * highest
     return calm
 
 
@@ -125,10 +132,10 @@ def _smoothed(load: Floats, memory: float) -> Floats:
     """Load with a memory of some columns; a gap keeps the last value."""
     if not memory or not load.shape[1]:
         return load
-    smoothed = np.empty(load.shape)
+    smoothed, known = np.empty(load.shape), np.isfinite(load)
     share = -np.expm1(-1.0 / memory)
-    now = np.nan_to_num(load[np.arange(len(load)), np.argmax(np.isfinite(load), axis=1)])
+    now = np.nan_to_num(load[np.arange(len(load)), np.argmax(known, axis=1)])
     for place in range(load.shape[1]):
-        now = now + share * np.nan_to_num(load[:, place] - now)
+        now = now + share * np.where(known[:, place], load[:, place] - now, 0.0)
         smoothed[:, place] = now
     return smoothed

@@ -2,7 +2,8 @@
 
 Yesterday's drift belongs to the usual range of today, so `season` explains it. Ordinary least squares through the
 highest hours of the newest days, each of 24 hours that end with the last whole one. Low days, as weekends and holidays,
-are left out: those far below an earlier day of two weeks.
+are left out: those far below an earlier day of two weeks. Where the load is known, peaks are compared as they would be
+at the highest load among them, or, where its effect is not known, those at a like load.
 
 `detector` carries the line on for a day, and takes the sooner of this passage and that within the day.
 """
@@ -12,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.passage.load import HEAT_SHARE, HOURS, LOAD_SHARE, LoadEffect
 from kernelcast.predictor.passage.series import DAY_BLOCKS, HOUR_BLOCKS
 from kernelcast.predictor.passage.trend import Trend
 from kernelcast.predictor.robust import row_medians
@@ -43,11 +45,12 @@ _LIFT_DAYS: Final = 2
 """Newest days whose blocks are known."""
 
 
-def peak_line(hours: Floats, means: Floats, phase: Ints, noise: Floats, day_hours: int) -> Trend:
+def peak_line(hours: Floats, load_hours: Floats, means: Floats, phase: Ints, noise: Floats, day_hours: int) -> Trend:
     """Lines through the daily peaks, at the level of the highest block of a day.
 
     Args:
         hours: Shape (n, h), so directed that a rise is bad, the last one is the last whole hour; NaN where unknown.
+        load_hours: Shape (n, h), the load in these hours; NaN where it is not known.
         means: Shape (n, b), means of blocks; NaN where unknown.
         phase: Shape (n,), blocks since the end of the last whole hour.
         noise: Shape (n,), standard deviation of a block: peaks are at least as uncertain.
@@ -60,11 +63,15 @@ def peak_line(hours: Floats, means: Floats, phase: Ints, noise: Floats, day_hour
     """
     length = _SEEN_DAYS * day_hours
     # Evaluated together or alone, a series has the same days.
-    recent = np.full((len(hours), length), np.nan)
+    recent, load = np.full((2, len(hours), length), np.nan)
     kept = min(hours.shape[1], length)
     recent[:, length - kept :] = hours[:, hours.shape[1] - kept :]
+    load[:, length - kept :] = load_hours[:, load_hours.shape[1] - kept :]
     peaks = _highest(recent, _SEEN_DAYS)
     usual = _usual_days(peaks, np.fmin.reduce(recent, axis=1), noise)
+    loaded = np.isfinite(load).any(axis=1)
+    peaks[loaded], alike = _at_one_load(recent[loaded], load[loaded], peaks[loaded])
+    usual[loaded] &= alike
     known = usual.sum(axis=1)
     points = np.where(known >= _KNOWN_DAYS, _POINTS, _FIRST_POINTS)
     newest = usual & (np.cumsum(usual[:, ::-1], axis=1)[:, ::-1] <= points[:, None])
@@ -90,6 +97,17 @@ def peak_line(hours: Floats, means: Floats, phase: Ints, noise: Floats, day_hour
     )
 
 
+def _at_one_load(hours: Floats, load: Floats, peaks: Floats) -> tuple[Floats, Bools]:
+    """Peaks as they would be at the highest load of them, and days whose load is alike, shape (n, days) each."""
+    effect = LoadEffect.of(hours, load, HOURS)
+    place = np.argmax(np.nan_to_num(_by_day(hours), nan=-np.inf), axis=2)[:, :, None]
+    heat, loads = (np.take_along_axis(_by_day(each), place, axis=2)[:, :, 0] for each in (effect.heat, load))
+    most_heat, most_load = (np.fmax.reduce(each, axis=1)[:, None] for each in (heat, loads))
+    known = effect.known[:, None]
+    alike: Bools = np.where(known, heat >= HEAT_SHARE * most_heat, loads >= (1.0 - LOAD_SHARE) * most_load)
+    return np.where(known, peaks + most_heat - heat, peaks), alike
+
+
 def _usual_days(peaks: Floats, lowest: Floats, noise: Floats) -> Bools:
     """Days that are known and not low, shape (n, days)."""
     before = np.full(peaks.shape, np.nan)
@@ -112,3 +130,7 @@ def _highest(values: Floats, days: int) -> Floats:
     """Highest value of each day, shape (n, days); NaN for days without one."""
     highest: Floats = np.fmax.reduce(values.reshape(len(values), days, -1), axis=2)
     return highest
+
+
+def _by_day(values: Floats) -> Floats:
+    return values.reshape(len(values), _SEEN_DAYS, values.shape[1] // _SEEN_DAYS)

@@ -12,14 +12,12 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.passage.load import LoadEffect
+from kernelcast.predictor.passage.load import HEAT_SHARE, LoadEffect
 from kernelcast.predictor.passage.series import hourly_medians
 from kernelcast.predictor.robust import MAD_TO_SIGMA, row_medians, row_quantiles
 
 _HIGH_SHARE: Final = 0.9
 """Quantile of the heat that is the usual high load."""
-_ALIKE_SHARE: Final = 0.6
-"""Share of that heat from which a block is compared."""
 
 
 def at_usual_load(values: Floats, load: LoadEffect) -> tuple[Floats, Floats]:
@@ -37,7 +35,7 @@ def at_usual_load(values: Floats, load: LoadEffect) -> tuple[Floats, Floats]:
     base = load.effects[:, :1]
     with np.errstate(invalid="ignore", divide="ignore"):
         alike = base + (values - base) * high[:, None] / load.heat
-    compared = (load.known & (high > 0))[:, None] & (load.heat >= _ALIKE_SHARE * high[:, None]) & load.settled
+    compared = (load.known & (high > 0))[:, None] & (load.heat >= HEAT_SHARE * high[:, None]) & load.settled
     scaled = np.where(compared, alike, np.nan)
     hourly = hourly_medians(scaled)
     misfit = MAD_TO_SIGMA * row_medians(np.abs(hourly - row_medians(hourly)[:, None]))

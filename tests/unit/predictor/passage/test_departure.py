@@ -131,3 +131,20 @@ def test_a_falling_series_does_not_depart_whatever_the_fit_says() -> None:
     effect = LoadEffect.of(blocks.mean, blocks.load, BLOCKS)
     wrong = replace(effect, heat=effect.heat - np.linspace(0.0, 20.0, effect.heat.shape[1]))
     assert departures(blocks.mean, wrong, blocks.load, blocks.hours, blocks.load_hours).slope[0] <= 0.0
+
+
+def test_air_that_warms_an_idle_gpu_is_carried_to_its_next_job() -> None:
+    """Work reaches 72 degrees; at idle 17 degrees more are far from the limit, and in the morning they are not."""
+    length = 3 * DAY + 2 * HOUR
+    load = office(4)[:length] + noise(length, 3.0)
+    warmer = np.where(np.arange(length) >= length - 12, 17.0, 0.0)
+    assert evaluate(series(warm(load), load), TRAITS).passage.probability.max() < 0.4
+    assert evaluate(series(warm(load) + warmer / 2, load), TRAITS).passage.probability.max() < 0.4
+    assert evaluate(series(warm(load) + warmer, load), TRAITS).passage.probability.max() > 0.8
+
+
+def test_an_idle_gpu_after_a_weekend_of_work_is_no_warmer_than_a_fit_of_work_alone_says() -> None:
+    load = np.where(np.arange(2 * DAY) < 2 * DAY - 8 * HOUR, 600.0, 60.0) + noise(2 * DAY, 8.0)
+    for end in range(2 * DAY - 8 * HOUR, 2 * DAY, 3):
+        blocks = series(warm(load)[:end], load[:end])
+        assert evaluate(blocks, TRAITS).passage.probability.max() < 0.4, end

@@ -280,6 +280,19 @@ def test_a_fan_that_clogs_under_jobs_is_seen_at_equal_power() -> None:
     assert highest(evaluated(worn, 87.0, load=power)) > 0.8
 
 
+def test_the_block_in_which_a_batch_ends_is_not_compared_with_others() -> None:
+    """Its power is the mean of both, and its temperature still that of the batch."""
+    place = np.arange(48 * _HOUR)
+    power = np.where(place % 40 < 8, 380.0, 160.0)
+    power[place % 40 == 8] = 200.0
+    values = heated(power, 0.1)
+    values[place % 40 == 8] = values[place % 40 == 7]
+    highest_value = values.max()
+    values, _ = at_usual_load(values[None], LoadEffect.of(values[None], power[None], BLOCKS))
+    assert np.isfinite(values[0, place % 40 == 7]).all()
+    assert np.nanmax(values) < highest_value
+
+
 def test_a_load_that_does_not_vary_shows_no_wear() -> None:
     power = np.full(48 * _HOUR, 400.0)
     steady = (70 + noise(48, 0.3))[None] / 87

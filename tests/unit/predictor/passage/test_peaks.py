@@ -26,11 +26,15 @@ def days_of(peaks: Floats, *, idle: float = 40.0, after: int = 0) -> Floats:
     return np.asarray(idle + load * height + np.random.default_rng(6).normal(0, NOISE, len(hours)), np.float64)
 
 
-def line_of(values: Floats, *, known_hours: int = 840, means: Floats | None = None) -> Trend:
+def line_of(
+    values: Floats, *, known_hours: int = 840, means: Floats | None = None, load: Floats | None = None
+) -> Trend:
     """The line of one series of medians, and of means where they differ."""
     hours, phase = hours_of(values[None], values[None], np.zeros(1, np.bool_), 0)
+    power = np.full(values.shape, np.nan) if load is None else load
+    load_hours, _ = hours_of(power[None], power[None], np.zeros(1, np.bool_), 0)
     blocks = (values if means is None else means)[None, -2 * DAY :]
-    return peak_line(hours[:, -known_hours:], blocks, phase, np.array([NOISE]), 24)
+    return peak_line(hours[:, -known_hours:], load_hours[:, -known_hours:], blocks, phase, np.array([NOISE]), 24)
 
 
 def highest_probability(values: Floats) -> float:
@@ -80,9 +84,28 @@ def test_a_line_is_the_same_whatever_is_evaluated_with_it() -> None:
     alone = line_of(values, known_hours=6 * 24 + 5)
     hours, phase = hours_of(values[None], values[None], np.zeros(1, np.bool_), 0)
     hours[:, : -6 * 24 - 5] = np.nan
-    together = peak_line(hours, values[None, -2 * DAY :], phase, np.array([NOISE]), 24)
+    together = peak_line(hours, np.full(hours.shape, np.nan), values[None, -2 * DAY :], phase, np.array([NOISE]), 24)
     assert together.level[0] == alone.level[0]
     assert together.slope[0] == alone.slope[0]
+
+
+@pytest.mark.parametrize("share", [0.05, 0.02])
+def test_peaks_that_rise_with_the_load_are_no_line_and_peaks_at_the_same_load_are(share: float) -> None:
+    """Power grows by a share each day, from 400 W; then the power stays and the heat per watt grows."""
+    watts = days_of(400.0 * (1.0 + share * np.arange(9.0)), idle=60.0)
+    busier = line_of(35.0 + 0.06 * watts, load=watts)
+    assert not busier.slope[0] > 3.0 * busier.error[0]
+    steady = days_of(np.full(9, 400.0), idle=60.0)
+    worn = line_of(35.0 + days_of(0.06 * 400.0 * (1.0 + share * np.arange(9.0)), idle=3.6), load=steady)
+    assert worn.slope[0] * DAY == pytest.approx(24.0 * share, rel=0.2)
+    assert worn.slope[0] > 3.0 * worn.error[0]
+
+
+def test_days_of_unlike_loads_are_not_compared_where_the_effect_of_the_load_is_unknown() -> None:
+    """Each new day has a load that no day before has shown."""
+    peaks = 45.0 + 6.0 * np.arange(7.0)
+    load = days_of(100.0 + 90.0 * np.arange(7.0), idle=60.0)
+    assert np.isnan(line_of(days_of(peaks), load=load).level[0])
 
 
 @pytest.mark.parametrize("power", [0.9, 1.6])
