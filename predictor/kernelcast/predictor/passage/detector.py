@@ -26,6 +26,7 @@ from kernelcast.predictor.passage.excursions import (
     excursions,
     explained_by_noise,
     jumps_often,
+    usually_slow,
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.leak import steady_leak
@@ -381,12 +382,17 @@ def _judged_by_itself(
     usable = (places >= learnt.since[:, None]) & ~learnt.openings & np.isfinite(values)
     distance = np.abs(1.0 - 1.0 / ratio)
     erratic = jumps_often(np.where(usable, values, np.nan), distance)
-    over = values >= target[:, None] - 1e-9
     excess = values - (target - distance)[:, None]
+    slow = np.zeros(len(values))
+    some = (excess[:, -HOUR_BLOCKS:] >= HELD_SHARE * distance[:, None]).any(axis=1)
+    slow[some] = usually_slow(excess[some], usable[some], distance[some])
+    # Slow by half of the distance more than it often is.
+    over = excess >= np.maximum(distance, slow + distance / 2)[:, None] - 1e-9
     record = excursions(over, over | (excess >= HELD_SHARE * distance[:, None]), usable)
     noise, correlation = _noise_below(np.where(learnt.openings, np.nan, values), over | record.away, trend)
-    slow = record.lasts & ~explained_by_noise(excess, usable, record.present, noise, correlation)
-    return beyond & slow & ~erratic, record.prompt & (NOISE_ERRORS * noise <= distance) & ~erratic, erratic
+    lasts = record.lasts & ~explained_by_noise(excess, usable, record.present, noise, correlation)
+    prompt = record.prompt & (slow == 0) & (NOISE_ERRORS * noise <= distance)
+    return beyond & over[:, -1] & lasts & ~erratic, prompt & ~erratic, erratic
 
 
 def _noise_below(values: Floats, slow: Bools, trend: Trend) -> tuple[Floats, Floats]:

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.robust import row_medians
 
 LEAST_BLOCKS: Final = 9
 """Blocks, without the first minutes, that a learnt limit needs before it counts."""
@@ -25,6 +26,12 @@ NOISE_ERRORS: Final = 5.0
 """Standard errors that noise does not explain; that of a young series is known to a fifth, and durations are skewed."""
 HELD_SHARE: Final = 0.75
 """Share of the distance from baseline to limit below which a run is over: one that wavers around the limit goes on."""
+_SLOW_SHARE: Final = 0.5
+"""Share of the distance from baseline to limit from which a series is slow."""
+_SLOW_END_SHARE: Final = 0.25
+"""The same below which it is slow no more."""
+_SLOW_RUNS: Final = 3
+"""Times that a series must have been slow, and no more, before it is usual; a drift is slow once."""
 LEAST_AWAY: Final = 3
 """Blocks above that share which are no noise any more; a single one may be, and noise without it would be too low."""
 
@@ -84,6 +91,28 @@ def excursions(beyond: Bools, held: Bools, usable: Bools) -> Excursions:
     away &= usable
     away &= (away.sum(axis=1) >= LEAST_AWAY)[:, None]
     return Excursions((count - present).astype(np.int64), present, longest, away)
+
+
+def usually_slow(excess: Floats, usable: Bools, distance: Floats) -> Floats:
+    """Excess of the slow state that each series often enters and leaves, below its limit; 0 without one, shape (n,).
+
+    A neighbour that shares a GPU makes a kernel slow for hours, day by day.
+
+    Args:
+        excess: Shape (n, b), distance of each block from the usual value, higher is worse.
+        usable: Shape (n, b), blocks of the present regime with a value.
+        distance: Shape (n,), from the usual value to the limit.
+    """
+    order = np.argsort(usable, axis=1, kind="stable")
+    excess, usable = np.take_along_axis(excess, order, axis=1), np.take_along_axis(usable, order, axis=1)
+    share = excess / distance[:, None]
+    slow = usable & (share >= _SLOW_SHARE)
+    run = _run_lengths(slow, usable & (share >= _SLOW_END_SHARE))
+    earlier = slow & (np.arange(run.shape[1]) < run.shape[1] - run[:, -1:])
+    times = ((run[:, :-1] > 0) & (run[:, 1:] == 0)).sum(axis=1)
+    level = row_medians(np.where(earlier & (share < 1.0), excess, np.nan))
+    usual: Floats = np.where(times >= _SLOW_RUNS, np.nan_to_num(level), 0.0)
+    return usual
 
 
 def explained_by_noise(excess: Floats, usable: Bools, present: Ints, noise: Floats, correlation: Floats) -> Bools:

@@ -695,6 +695,20 @@ def test_a_kernel_that_ages_by_night_is_carried_to_a_neighbour_of_most_days_and_
     assert least <= found.passage.probability[0, HORIZONS_SECONDS.index(14_400.0)] <= most
 
 
+@pytest.mark.parametrize(("runs", "share", "passed"), [(5, 0.05, False), (5, 0.15, True), (2, 0.05, True)])
+def test_a_kernel_is_slow_beside_a_neighbour_where_it_is_slower_than_it_often_is(
+    runs: int,
+    share: float,
+    passed: bool,  # noqa: FBT001  the expectation
+) -> None:
+    """A neighbour takes 15 % for three hours, now and then; after a release it is a share more, alone and beside it."""
+    hours = np.arange(48 * _HOUR) / _HOUR
+    beside = (hours % 8 > 5) & (hours > 48 - 8 * (runs + 1))
+    values = 1.0 + 0.15 * beside + np.random.default_rng(3).normal(0, 0.002, len(hours))
+    values[-4 * _HOUR :] *= 1.0 + share
+    assert evaluated(values, np.nan).beyond[0] == passed
+
+
 def test_a_steep_rise_is_as_old_as_it_is_and_where_a_series_settles_a_step() -> None:
     rows = np.tile(70 + noise(24, 0.1) + rise(24, 12.0, last=0.9), (2, 1))
     found = estimate(rows, np.zeros(2, np.int64), resolution=np.zeros(2), settling=np.array([5, 15]))
