@@ -73,7 +73,7 @@ def test_the_mean_of_five_minutes_reaches_the_limit_of_a_faulty_series_at_its_br
         else:
             assert series.onset is not None
             assert series.breach == series.times[reached[0]]
-            assert series.times[0] <= series.onset < series.breach
+            assert series.times[0] <= series.onset < series.times[reached[0]]
 
 
 def test_worlds_have_names_and_notes_of_their_own() -> None:
