@@ -186,7 +186,7 @@ def _web(rng: Rng, c: _Clock) -> Array:
 
 
 def _jobs(rng: Rng, c: _Clock, busy: Array | None = None) -> Array:
-    """Jobs of 10 minutes to 6 hours of a few kinds; `busy` is the share of time that has one."""
+    """Jobs of 10 minutes to 6 hours of a few kinds; `busy` is the share of time with a job."""
     if busy is None:
         busy = rng.uniform(0.35, 0.9) * (1 - rng.uniform(0, 0.5) * (1 - _between(c.hour, 8, 12, 3)))
     load, kinds = np.full(len(c.t), rng.uniform(0.03, 0.15)), rng.uniform(0.35, 1, 5)

@@ -100,8 +100,10 @@ def peak_line(hours: Floats, load_hours: Floats, means: Floats, phase: Ints, noi
 def _at_one_load(hours: Floats, load: Floats, peaks: Floats) -> tuple[Floats, Bools]:
     """Peaks as they would be at the highest load of them, and days whose load is alike, shape (n, days) each."""
     effect = LoadEffect.of(hours, load, HOURS)
-    place = np.argmax(np.nan_to_num(_by_day(hours), nan=-np.inf), axis=2)[:, :, None]
-    heat, loads = (np.take_along_axis(_by_day(each), place, axis=2)[:, :, 0] for each in (effect.heat, load))
+    place = np.argmax(np.nan_to_num(_by_day(hours, _SEEN_DAYS), nan=-np.inf), axis=2)[:, :, None]
+    heat, loads = (
+        np.take_along_axis(_by_day(each, _SEEN_DAYS), place, axis=2)[:, :, 0] for each in (effect.heat, load)
+    )
     most_heat, most_load = (np.fmax.reduce(each, axis=1)[:, None] for each in (heat, loads))
     known = effect.known[:, None]
     alike: Bools = np.where(known, heat >= HEAT_SHARE * most_heat, loads >= (1.0 - LOAD_SHARE) * most_load)
@@ -128,9 +130,10 @@ def _lift(means: Floats, phase: Ints, peaks: Floats, day_hours: int) -> Floats:
 
 def _highest(values: Floats, days: int) -> Floats:
     """Highest value of each day, shape (n, days); NaN for days without one."""
-    highest: Floats = np.fmax.reduce(values.reshape(len(values), days, -1), axis=2)
+    highest: Floats = np.fmax.reduce(_by_day(values, days), axis=2)
     return highest
 
 
-def _by_day(values: Floats) -> Floats:
-    return values.reshape(len(values), _SEEN_DAYS, values.shape[1] // _SEEN_DAYS)
+def _by_day(values: Floats, days: int) -> Floats:
+    """Values of each day, shape (n, days, k)."""
+    return values.reshape(len(values), days, values.shape[1] // days)

@@ -650,9 +650,9 @@ def test_a_job_that_goes_on_while_the_usual_range_falls_has_no_slope_and_a_rise_
     """On other nights the job was done by now."""
     values = np.stack([84.0 + noise(10, 0.5), 84.0 + noise(10, 0.5) + rise(10, 3.0, last=2)])
     usual = 84.0 - 20.0 * np.maximum(np.arange(120) - 90, 0)[None] / 30
-    found = estimate(values, np.zeros(2, np.int64), resolution=np.ones(2), settling=np.full(2, 8), usual=usual)
-    assert found.slope[0] * _HOUR < 0.5
-    assert found.slope[1] * _HOUR == pytest.approx(3.0, abs=1.0)
+    trend = estimate(values, np.zeros(2, np.int64), resolution=np.ones(2), settling=np.full(2, 8), usual=usual)
+    assert trend.slope[0] * _HOUR < 0.5
+    assert trend.slope[1] * _HOUR == pytest.approx(3.0, abs=1.0)
 
 
 def test_peaks_that_rise_from_day_to_day_reach_the_limit_at_the_next_one() -> None:
