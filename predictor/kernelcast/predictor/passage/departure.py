@@ -5,7 +5,8 @@ hours of two weeks. The rest stays within a range. Once it leaves that, the mome
 a job explains the rise: nothing needs to settle first, as in `trend`.
 
 `detector` carries the rise on for twice the time since then. A rise that falls off, as of a chassis that warms up, ends
-where its curve settles. What does not rise any more, as a room that has become warmer, still adds to the next job.
+where its curve settles. What does not rise any more, as a room that has become warmer, still adds to the next job, and
+what the last jobs showed of a fan holds while the GPU idles.
 """
 
 from dataclasses import replace
@@ -14,18 +15,12 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.passage.load import BLOCKS, HEAT_SHARE, HOURS, LOAD_SHARE, LoadEffect
+from kernelcast.predictor.passage.load import BLOCKS, HEAT_SHARE, HOURS, LOAD_SHARE, Columns, LoadEffect
 from kernelcast.predictor.passage.noise import change_noise
 from kernelcast.predictor.passage.series import history_length
 from kernelcast.predictor.passage.trend import Trend, easing_since, slope_of
 from kernelcast.predictor.robust import row_medians
 
-_RANGE_HOURS: Final = 336
-"""Hours that show a range where the blocks do not: two weeks."""
-_LEAST_BLOCKS: Final = 24
-"""Blocks at a like load that show a range: two hours."""
-_LEAST_HOURS: Final = 6
-"""Hours that do so."""
 _NOW: Final = 3
 """Newest blocks whose median is the present load and rest."""
 _RECENT: Final = 6
@@ -47,18 +42,18 @@ def departures(values: Floats, effect: LoadEffect, load: Floats, hours: Floats, 
         values: Shape (n, b), so directed that a rise is bad.
         effect: Of the load on the same blocks.
         load: Shape (n, b); NaN where it is not known.
-        hours: Shape (n, h), values of whole hours.
+        hours: Shape (n, h), values of the whole hours of two weeks.
         load_hours: Shape (n, h), the load in the same hours.
     """
     rest = effect.rest(values)
-    middle, upper = _range(rest, effect, effect, BLOCKS.newest, _LEAST_BLOCKS)
+    middle, upper = _range(rest, effect, effect, BLOCKS)
     rows = np.isnan(upper)
     if rows.any():
-        hours, load_hours = hours[rows, -_RANGE_HOURS:], load_hours[rows, -_RANGE_HOURS:]
+        hours, load_hours = hours[rows], load_hours[rows]
         hourly = LoadEffect.of(hours, load_hours, HOURS)
         now = hourly.in_blocks(load[rows])
         rest[rows] = now.rest(values[rows])
-        middle[rows], upper[rows] = _range(hourly.rest(hours), hourly, now, HOURS.newest, _LEAST_HOURS)
+        middle[rows], upper[rows] = _range(hourly.rest(hours), hourly, now, HOURS)
     age = _age(rest, upper)
     level, newest = row_medians(values[:, -2:]), row_medians(rest[:, -_NOW:])
     whole = (newest - upper) / np.maximum(age, 1)
@@ -93,37 +88,68 @@ def at_next_load(values: Floats, effect: LoadEffect) -> Trend:
     """
     rest = np.where(effect.known[:, None], effect.rest(values), values)
     alike = replace(effect, known=np.zeros(len(values), np.bool_))
-    middle, upper = _range(rest, alike, alike, BLOCKS.newest, _LEAST_BLOCKS)
+    middle, upper = _range(rest, alike, alike, BLOCKS)
     age = _age(rest, upper)
     before = np.where(np.arange(values.shape[1]) < values.shape[1] - age[:, None], values, np.nan)
-    level = np.fmax.reduce(before, axis=1) + row_medians(rest[:, -_NOW:]) - middle
-    return Trend.line(
-        level=np.where(age >= _RECENT, level, np.nan),
-        slope=np.zeros(len(age)),
-        error=np.full(len(age), np.inf),
-        noise=np.nan_to_num((upper - middle) / _WIDTH_ERRORS),
-        age=age,
-    )
+    level = _highest(before) + row_medians(rest[:, -_NOW:]) - middle
+    return _flat(np.where(age >= _RECENT, level, np.nan), upper - middle)
 
 
-def _range(rest: Floats, past: LoadEffect, now: LoadEffect, newest: int, least: int) -> tuple[Floats, Floats]:
+def after_high_loads(values: Floats, effect: LoadEffect, columns: Columns) -> Trend:
+    """Levels at the next high load, where the last ones were hotter than all before; NaN elsewhere.
+
+    Between its jobs a GPU with a worn fan is as cool as ever. As elsewhere a rise goes on for as long as it has lasted:
+    the next high load adds to the highest value what the last ones had more than usual.
+
+    Args:
+        values: Shape (n, k), so directed that a rise is bad.
+        effect: Of the load on the same columns.
+        columns: What they are.
+    """
+    rest = effect.rest(values)
+    high = effect.heat >= HEAT_SHARE * _highest(effect.heat)[:, None]
+    high &= effect.known[:, None] & np.isfinite(rest)
+    back = np.cumsum(high[:, ::-1], axis=1)[:, ::-1]
+    # A young series has no blocks to spare: the later half may be the rise.
+    left_out = np.minimum(columns.newest, high.sum(axis=1) // 2)[:, None]
+    newest, before = np.where(high & (back <= _NOW), rest, np.nan), np.where(high & (back > left_out), rest, np.nan)
+    middle, upper = row_medians(before), _highest(before)
+    lowest = np.fmin.reduce(newest, axis=1, initial=np.nan)
+    hotter = (np.isfinite(before).sum(axis=1) >= columns.shown) & (lowest > upper)
+    level = _highest(values) + row_medians(newest) - middle
+    return _flat(np.where(hotter, level, np.nan), upper - middle)
+
+
+def _highest(values: Floats) -> Floats:
+    """Highest value of each row, shape (n,); NaN for rows without one, also before the first whole hour."""
+    highest: Floats = np.fmax.reduce(values, axis=1, initial=np.nan)
+    return highest
+
+
+def _flat(level: Floats, width: Floats) -> Trend:
+    """Series without a slope at some levels, shape (n,), whose range ends so far above its middle, shape (n,)."""
+    rows = len(level)
+    noise, none = np.nan_to_num(width / _WIDTH_ERRORS), np.full(rows, np.inf)
+    return Trend.line(level=level, slope=np.zeros(rows), error=none, noise=noise, age=np.zeros(rows, np.int64))
+
+
+def _range(rest: Floats, past: LoadEffect, now: LoadEffect, columns: Columns) -> tuple[Floats, Floats]:
     """Middle and upper end of the rest at a load like the present one, shape (n,); NaN where too few columns show it.
 
     Args:
         rest: Shape (n, k), of the columns that show the range.
         past: The load in these columns.
         now: The load in blocks.
-        newest: Newest columns that belong to the rise, not to the range.
-        least: Columns at a like load that show a range.
+        columns: What those of `rest` are; the newest ones belong to the rise, not to the range.
     """
     loads = np.stack([row_medians(now.loads[:, -_NOW:, memory]) for memory in range(now.loads.shape[2])], axis=1)
     by_load = (np.abs(past.loads - loads[:, None]) <= LOAD_SHARE * loads[:, None]).all(axis=2)
     by_heat = past.heat >= HEAT_SHARE * row_medians(now.heat[:, -_NOW:])[:, None]
     like = np.isfinite(rest) & np.where(now.known[:, None], by_heat, by_load)
     # A young series has no hours to spare: the later half may be the rise.
-    later = np.minimum(newest, history_length(np.isfinite(rest)) // 2)
+    later = np.minimum(columns.newest, history_length(np.isfinite(rest)) // 2)
     like &= np.arange(like.shape[1]) < like.shape[1] - later[:, None]
-    seen = like.sum(axis=1) >= least
+    seen = like.sum(axis=1) >= columns.shown
     kept = np.where(like & seen[:, None], rest, np.nan)
     # The highest of three neighbours' medians: one block alone is noise.
     padded = np.pad(kept, ((0, 0), (1, 1)), constant_values=np.nan)

@@ -19,7 +19,7 @@ from kernelcast.predictor.local_time import LocalTime
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.baseline import Baseline
 from kernelcast.predictor.passage.calibration import Calibration
-from kernelcast.predictor.passage.departure import at_next_load, departures
+from kernelcast.predictor.passage.departure import after_high_loads, at_next_load, departures
 from kernelcast.predictor.passage.excursions import (
     HELD_SHARE,
     NOISE_ERRORS,
@@ -30,7 +30,7 @@ from kernelcast.predictor.passage.excursions import (
 )
 from kernelcast.predictor.passage.first_passage import GRID_BLOCKS, HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.leak import steady_leak
-from kernelcast.predictor.passage.load import BLOCKS, LoadEffect
+from kernelcast.predictor.passage.load import BLOCKS, HOURS, LoadEffect
 from kernelcast.predictor.passage.node import beside_node
 from kernelcast.predictor.passage.noise import RESOLUTION_NOISE, block_noise, change_noise
 from kernelcast.predictor.passage.peaks import peak_line
@@ -68,6 +68,8 @@ _UNKNOWN_NOISE: Final = 2.0
 """Largest noise of a block in that of differences, while no earlier day shows what is usual."""
 _JOB_BLOCKS: Final = 36
 """Blocks of a job, for the number of jobs that a line rests on."""
+_LOAD_HOURS: Final = 336
+"""Hours that show what a like load does: two weeks."""
 _EMPTY_SHARE: Final = 0.5
 """Share of a limit below which memory belongs to no program that reserved it."""
 _RESERVED_SHARE: Final = 0.01
@@ -96,6 +98,7 @@ class Evaluation:
         opening: Shape (n,), whether the process is in its first minutes, or holds what it reserved in them.
         beyond: Shape (n,), whether the newest block is at or beyond the limit; one that follows from the series' own
             baseline must be passed for longer than it usually is.
+        next_load: Shape (n,), whether the next high load passes the limit, whenever it comes.
         prompt: Shape (n,), whether a limit that is passed between the ends of blocks counts at once.
         erratic: Shape (n,), whether the series has no usual value: it often jumps over its own limit.
         trend: Trends of the series relative to their limits.
@@ -105,6 +108,7 @@ class Evaluation:
     limit: Floats
     opening: Bools
     beyond: Bools
+    next_load: Bools
     prompt: Bools
     erratic: Bools
     trend: Trend
@@ -123,6 +127,7 @@ class Evaluation:
             self.limit[chosen],
             self.opening[chosen],
             self.beyond[chosen],
+            self.next_load[chosen],
             self.prompt[chosen],
             self.erratic[chosen],
             trend.rows(chosen),
@@ -201,20 +206,26 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         # What shared a kernel's GPU at this hour on some days is no course of today.
         rise=_rise(season, level, panel.own),
     )
-    judged = ~(opening | beyond | erratic)
+    judged, next_load = ~(opening | beyond | erratic), np.zeros(len(limit), np.bool_)
+    newest = row_medians(panel.values[:, -2:]) + panel.offset
     for rows, drift in _drifts(panel, judged, day_hours):
         headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
         # The trend of the newest blocks has judged whether the limit is passed, or near by noise alone.
         neither = np.zeros(len(headroom), np.bool_)
-        # At the usual high load the limit is passed already: whatever the slope, the next such load reaches it.
+        # At the usual high load the limit is passed already: whatever the slope, the next such load reaches it,
+        # and nobody knows when it comes.
         by_load = headroom < -_BEYOND_NOISE * drift.noise
         drift_reach = np.maximum(REACH_KNOWN * drift.age, LEAST_REACH)
-        passage = _sooner(passage, rows, passage_of(drift, headroom, neither, by_load, reach=drift_reach))
+        other = passage_of(drift, headroom, neither, by_load, reach=drift_reach)
+        # Nor when a series that is low now is as high again as its line over days.
+        low = (drift.age >= DAY_BLOCKS) & (newest[rows] < drift.level - _BEYOND_NOISE * drift.noise)
+        passage = _sooner(passage, rows, other.at_any_time(by_load | low, horizons_seconds))
+        next_load[rows] |= by_load
     rows, drift, leak_reach, steps = _leaks(panel, judged)
     if rows.any():
         headroom, neither = panel.target[rows] - drift.level, np.zeros(len(steps), np.bool_)
         passage = _sooner(passage, rows, passage_of(drift, headroom, neither, neither, reach=leak_reach, rise=steps))
-    return Evaluation(passage, limit, opening, beyond, prompt, erratic, trend)
+    return Evaluation(passage, limit, opening, beyond, next_load, prompt, erratic, trend)
 
 
 def _relative(blocks: SeriesBlocks, traits: Traits, limit: Floats, learnt: Baseline, begins: Ints) -> _Panel:
@@ -332,8 +343,13 @@ def _drifts(panel: _Panel, judged: Bools, day_hours: int) -> Iterator[tuple[Bool
         )
         # Jobs differ: the mean of each is off by the misfit, and a line through few of them is uncertain.
         yield rows, _with_misfit(drift, misfit, np.sqrt(12.0 / (1.0 + drift.age / _JOB_BLOCKS)))
-        left = departures(panel.values[rows], effect, blocks.load[rows], blocks.hours[rows], blocks.load_hours[rows])
-        for hotter in (left, at_next_load(panel.values[rows], effect)):
+        hours, load_hours = (each[rows, -_LOAD_HOURS:] for each in (blocks.hours, blocks.load_hours))
+        for hotter in (
+            departures(panel.values[rows], effect, blocks.load[rows], hours, load_hours),
+            at_next_load(panel.values[rows], effect),
+            after_high_loads(panel.values[rows], effect, BLOCKS),
+            after_high_loads(hours, LoadEffect.of(hours, load_hours, HOURS), HOURS),
+        ):
             yield rows, replace(hotter, level=hotter.level + panel.offset[rows])
     rows = judged & np.isfinite(blocks.node).any(axis=1)
     if rows.any():
@@ -424,15 +440,11 @@ def _with_misfit(trend: Trend, misfit: Floats, share: Floats | float) -> Trend:
 
 
 def _sooner(passage: Passage, rows: Bools, other: Passage) -> Passage:
-    """Replace passages of some series where the other one is sooner; `other` has a row for each of `rows`."""
+    """The larger probabilities and shorter times of two passages; `other` has a row for each of `rows`."""
     probability, seconds, never = passage.probability.copy(), passage.seconds.copy(), passage.never.copy()
-    mine = other.never < never[rows]
-    sooner = np.flatnonzero(rows)[mine]
-    probability[sooner], seconds[sooner], never[sooner] = (
-        other.probability[mine],
-        other.seconds[mine],
-        other.never[mine],
-    )
+    probability[rows] = np.fmax(probability[rows], other.probability)
+    seconds[rows] = np.minimum(seconds[rows], other.seconds)
+    never[rows] = np.fmin(never[rows], other.never)
     return Passage(probability, seconds, never)
 
 

@@ -62,6 +62,22 @@ class Passage:
         median: Floats = self.seconds[:, QUANTILES.index(0.5)]
         return median
 
+    def at_any_time(self, rows: Bools, horizons_seconds: tuple[float, ...]) -> "Passage":
+        """The same, but some series reach the limit at any time of the next day, one as likely as another.
+
+        Args:
+            rows: Shape (n,), these series.
+            horizons_seconds: Shape (h,), those of `probability`.
+        """
+        day_seconds, reached = GRID_BLOCKS[-1] * BLOCK_SECONDS, 1.0 - self.never[:, None]
+        probability = reached * np.minimum(np.array(horizons_seconds) / day_seconds, 1.0)
+        quantiles = np.array(QUANTILES)
+        seconds = np.where(reached >= quantiles, day_seconds * quantiles / np.maximum(reached, 1e-12), np.inf)
+        spread = rows[:, None]
+        return Passage(
+            np.where(spread, probability, self.probability), np.where(spread, seconds, self.seconds), self.never
+        )
+
 
 def first_passage(  # noqa: PLR0913  what a path depends on
     trend: Trend,

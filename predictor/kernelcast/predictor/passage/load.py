@@ -33,17 +33,19 @@ class Columns:
         least: Columns with both values that a fit needs.
         newest: Newest columns that are left out of it where enough is left.
         settling: Columns after a rise of the load that are left out.
+        shown: Columns at a like load that show the range of values at it.
     """
 
     memories: tuple[float, ...]
     least: int
     newest: int
     settling: int
+    shown: int
 
 
-BLOCKS: Final = Columns(memories=(0.0, 6.0, 12.0), least=72, newest=96, settling=3)
+BLOCKS: Final = Columns(memories=(0.0, 6.0, 12.0), least=72, newest=96, settling=3, shown=24)
 """Blocks: at once, after half an hour and an hour; without the newest eight hours."""
-HOURS: Final = Columns(memories=(0.0, 1.0), least=24, newest=24, settling=0)
+HOURS: Final = Columns(memories=(0.0, 1.0), least=24, newest=24, settling=0, shown=6)
 """Hours: at once and after an hour; without the newest day."""
 
 

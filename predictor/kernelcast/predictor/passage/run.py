@@ -158,7 +158,8 @@ def run(
             near = is_near(
                 said[:, used], options.alarm_horizons_seconds, own.passage.median_seconds, history < DAY_BLOCKS
             )
-            alarms = alarms.step(said[:, used], own.beyond, near).without(own.erratic)
+            # Nobody knows when the next load comes: waiting shows nothing.
+            alarms = alarms.step(said[:, used], own.beyond, near | own.next_load).without(own.erratic)
             yield BlockResult(end, own, alarms, answered, history)
 
 

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.passage.departure import departures
-from kernelcast.predictor.passage.detector import evaluate
-from kernelcast.predictor.passage.load import BLOCKS, LoadEffect
+from kernelcast.predictor.passage.alert_rule import AlarmState
+from kernelcast.predictor.passage.departure import after_high_loads, departures
+from kernelcast.predictor.passage.detector import Evaluation, evaluate
+from kernelcast.predictor.passage.load import BLOCKS, HOURS, LoadEffect
+from kernelcast.predictor.passage.run import DetectorOptions, run
 from kernelcast.predictor.passage.series import SeriesBlocks, Traits
 from kernelcast.predictor.passage.trend import Trend
 
@@ -29,8 +31,8 @@ def noise(length: int, spread: float = 0.2) -> Floats:
     return np.random.default_rng(5).normal(0.0, spread, length)
 
 
-def series(heat: Floats, load: Floats) -> SeriesBlocks:
-    whole = SeriesBlocks.of(
+def recording(heat: Floats, load: Floats) -> SeriesBlocks:
+    return SeriesBlocks.of(
         heat[None],
         heat[None],
         load[None],
@@ -38,7 +40,10 @@ def series(heat: Floats, load: Floats) -> SeriesBlocks:
         np.full((1, len(heat)), -1),
         averaged=np.array([True]),
     )
-    return whole.until(len(heat))
+
+
+def series(heat: Floats, load: Floats) -> SeriesBlocks:
+    return recording(heat, load).until(len(heat))
 
 
 def office(days: int) -> Floats:
@@ -140,7 +145,53 @@ def test_air_that_warms_an_idle_gpu_is_carried_to_its_next_job() -> None:
     warmer = np.where(np.arange(length) >= length - 12, 17.0, 0.0)
     assert evaluate(series(warm(load), load), TRAITS).passage.probability.max() < 0.4
     assert evaluate(series(warm(load) + warmer / 2, load), TRAITS).passage.probability.max() < 0.4
-    assert evaluate(series(warm(load) + warmer, load), TRAITS).passage.probability.max() > 0.8
+    assert_within_the_day(evaluate(series(warm(load) + warmer, load), TRAITS))
+
+
+@pytest.mark.parametrize("hours_later", [0.25, 2.0, 12.0])
+def test_what_the_last_job_showed_of_a_fan_is_carried_to_the_next_one(hours_later: float) -> None:
+    """Work reaches 72 degrees, and 9 more in its last two hours; by night the GPU is as cool as ever."""
+    length = 2 * DAY + round((17 + hours_later) * HOUR)
+    load = office(4)[:length] + noise(length, 3.0)
+    hotter = np.where((np.arange(length) >= 2 * DAY + 15 * HOUR) & (load > 300.0), 9.0, 0.0)
+    assert evaluate(series(warm(load), load), TRAITS).passage.probability.max() < 0.4
+    assert evaluate(series(warm(load) + hotter / 2, load), TRAITS).passage.probability.max() < 0.4
+    assert_within_the_day(evaluate(series(warm(load) + hotter, load), TRAITS))
+
+
+def test_a_filter_that_clogs_over_a_week_is_carried_to_monday() -> None:
+    """Work reaches 72 degrees, 9 more on Friday; on Sunday two days of blocks know of no work."""
+    length = 6 * DAY + 20 * HOUR
+    load = office(7)[:length] + noise(length, 3.0)
+    clogged = np.select([np.arange(length) >= day * DAY for day in (4, 3, 2)], [9.0, 6.0, 3.0], 0.0) * (load > 300.0)
+    assert evaluate(series(warm(load), load), TRAITS).passage.probability.max() < 0.4
+    assert evaluate(series(warm(load) + clogged / 2, load), TRAITS).passage.probability.max() < 0.4
+    assert_within_the_day(evaluate(series(warm(load) + clogged, load), TRAITS))
+
+
+def test_without_a_whole_hour_no_high_load_is_known() -> None:
+    nothing = np.zeros((1, 0))
+    assert np.isnan(after_high_loads(nothing, LoadEffect.of(nothing, nothing, HOURS), HOURS).level[0])
+
+
+def test_a_limit_that_the_next_load_passes_is_announced_without_half_an_hour_of_waiting() -> None:
+    """The next load may come before."""
+    length = 3 * DAY + 2 * HOUR
+    load = office(4)[:length] + noise(length, 3.0)
+    heat = warm(load) + np.where(np.arange(length) >= length - 12, 17.0, 0.0)
+    blocks, ends = recording(heat, load), range(length - 12, length + 1)
+    found = run(blocks, TRAITS, DetectorOptions(), ends=ends, alarms=AlarmState.quiet(1))
+    states = [(bool(result.found.next_load[0]), bool(result.alarms.firing[0])) for result in found]
+    first = states.index((True, False))
+    assert states[first : first + 3] == [(True, False), (True, True), (True, True)]
+
+
+def assert_within_the_day(found: Evaluation) -> None:
+    """Whether the limit is reached within a day, at any moment of it."""
+    assert found.next_load[0]
+    assert found.passage.probability[0, :3].max() < 0.1
+    assert found.passage.probability[0, -1] > 0.8
+    assert 10.0 < found.passage.median_seconds[0] / 3600.0 < 14.0
 
 
 def test_an_idle_gpu_after_a_weekend_of_work_is_no_warmer_than_a_fit_of_work_alone_says() -> None:
