@@ -66,6 +66,14 @@ REACH_WITHOUT: Final = 4.0
 """The same where blocks are so short that no day can be seen: there is no season to be mistaken for a drift."""
 _UNKNOWN_NOISE: Final = 2.0
 """Largest noise of a block in that of differences, while no earlier day shows what is usual."""
+_HIGHEST_NOISE: Final = 2.0
+"""Standard deviations by which the highest block of a day is at least above the level, or else the following."""
+_RANGE_NOISE: Final = 0.1
+"""Largest noise of a block, in the distance from the lowest to the highest block of a day, where that is more.
+
+In 252 series-days of three healthy worlds (seed 9204) no bound left 226 false alarms, these two 3, and 12 with 0.15
+here. Of 20 fans that clog under jobs (seed 9406) 16 are found, as with no bound, and 5 with the first one alone.
+"""
 _JOB_BLOCKS: Final = 36
 """Blocks of a job, for the number of jobs that a line rests on."""
 _LOAD_HOURS: Final = 336
@@ -280,6 +288,11 @@ def _trend(panel: _Panel, season: Season) -> tuple[Trend, Floats]:
     trend = trend.flat(own & first_day & (trend.slope <= CERTAIN_ERRORS * trend.error))
     # While no earlier day shows the hour, jobs that come and go are not told from noise.
     noise = np.where(season.known | own, trend.noise, np.minimum(trend.noise, _UNKNOWN_NOISE * panel.noise))
+    # Batches that come and go are a noise that is never higher than they are.
+    day = values[:, -DAY_BLOCKS:]
+    highest, lowest = np.fmax.reduce(day, axis=1), np.fmin.reduce(day, axis=1)
+    most = np.maximum((highest - trend.level) / _HIGHEST_NOISE, _RANGE_NOISE * (highest - lowest))
+    noise = np.where(own, noise, np.minimum(noise, np.maximum(most, panel.noise)))
     quick = np.minimum(trend.noise, panel.noise)
     newest = row_last(values[:, -HOUR_BLOCKS:])
     # Days that agree explain a fall into their range. Memory refills; what only cools between jobs may still drift.

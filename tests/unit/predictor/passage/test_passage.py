@@ -140,6 +140,15 @@ def test_jobs_that_come_and_go_in_the_first_hours_are_no_noise_that_reaches_the_
     assert highest(found) < 0.2
 
 
+def test_batches_from_a_clock_are_no_noise_that_is_higher_than_they_are() -> None:
+    """Half an hour of work in three, with a block of warming up: a spread of 14 degrees, and no batch above 77."""
+    wanders = noise(43, 0.3)
+    at_work = (np.arange(len(wanders)) % (3 * _HOUR) >= 30).astype(np.float64)
+    values = 40 + 36 * (0.9 * at_work + 0.1 * np.r_[0.0, at_work[:-1]]) + wanders
+    ends = range(40 * _HOUR, len(values))
+    assert max(highest(evaluate(blocks(values[:end]), traits(92.0, resolution=1.0))) for end in ends) < 0.2
+
+
 def test_a_falling_series_never_reaches_an_upper_limit_but_a_lower_one() -> None:
     values = 60 + noise(24, 0.1) - rise(24, 2.0, last=6)
     assert highest(evaluated(values, 87.0)) < 0.01
