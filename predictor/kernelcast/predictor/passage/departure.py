@@ -35,7 +35,7 @@ _REACH: Final = 2
 """Times since the departure for which a rise is carried on."""
 
 
-def departures(values: Floats, effect: LoadEffect, load: Floats, hours: Floats, load_hours: Floats) -> Trend:
+def departures(values: Floats, effect: LoadEffect, load: Floats, hours: Floats, hourly: LoadEffect) -> Trend:
     """Trends of series whose newest blocks are hotter than all before at a like load; the level of others is NaN.
 
     Args:
@@ -43,17 +43,16 @@ def departures(values: Floats, effect: LoadEffect, load: Floats, hours: Floats, 
         effect: Of the load on the same blocks.
         load: Shape (n, b); NaN where it is not known.
         hours: Shape (n, h), values of the whole hours of two weeks.
-        load_hours: Shape (n, h), the load in the same hours.
+        hourly: Effect of the load on the same hours.
     """
     rest = effect.rest(values)
     middle, upper = _range(rest, effect, effect, BLOCKS)
     rows = np.isnan(upper)
     if rows.any():
-        hours, load_hours = hours[rows], load_hours[rows]
-        hourly = LoadEffect.of(hours, load_hours, HOURS)
+        hourly = hourly.rows(rows)
         now = hourly.in_blocks(load[rows])
         rest[rows] = now.rest(values[rows])
-        middle[rows], upper[rows] = _range(hourly.rest(hours), hourly, now, HOURS)
+        middle[rows], upper[rows] = _range(hourly.rest(hours[rows]), hourly, now, HOURS)
     age = _age(rest, upper)
     level, newest = row_medians(values[:, -2:]), row_medians(rest[:, -_NOW:])
     whole = (newest - upper) / np.maximum(age, 1)

@@ -3,11 +3,11 @@
 `run` calls `evaluate` at the ends of blocks. Its stages: series divided by their limit (given, or a multiple of the
 learnt baseline) and directed so that a rise is bad; season; trend without what load and season explain; whether the
 limit is passed; first passage of the trend; then, where they come sooner, the passages of drifts that the newest blocks
-hide: of daily peaks, at usual load, beyond the range at a like load, at the next load, beside the node, and of leaks
-below an allocator's steps.
+hide: of daily peaks, at usual load, beyond the range at a like load, at the next load, after high loads, beside the
+node, and of leaks below an allocator's steps.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -214,21 +214,8 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         # What shared a kernel's GPU at this hour on some days is no course of today.
         rise=_rise(season, level, panel.own),
     )
-    judged, next_load = ~(opening | beyond | erratic), np.zeros(len(limit), np.bool_)
-    newest = row_medians(panel.values[:, -2:]) + panel.offset
-    for rows, drift in _drifts(panel, judged, day_hours):
-        headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
-        # The trend of the newest blocks has judged whether the limit is passed, or near by noise alone.
-        neither = np.zeros(len(headroom), np.bool_)
-        # At the usual high load the limit is passed already: whatever the slope, the next such load reaches it,
-        # and nobody knows when it comes.
-        by_load = headroom < -_BEYOND_NOISE * drift.noise
-        drift_reach = np.maximum(REACH_KNOWN * drift.age, LEAST_REACH)
-        other = passage_of(drift, headroom, neither, by_load, reach=drift_reach)
-        # Nor when a series that is low now is as high again as its line over days.
-        low = (drift.age >= DAY_BLOCKS) & (newest[rows] < drift.level - _BEYOND_NOISE * drift.noise)
-        passage = _sooner(passage, rows, other.at_any_time(by_load | low, horizons_seconds))
-        next_load[rows] |= by_load
+    judged = ~(opening | beyond | erratic)
+    passage, next_load = _with_drifts(passage, passage_of, panel, judged, day_hours)
     rows, drift, leak_reach, steps = _leaks(panel, judged)
     if rows.any():
         headroom, neither = panel.target[rows] - drift.level, np.zeros(len(steps), np.bool_)
@@ -325,6 +312,35 @@ def _states(panel: _Panel, trend: Trend) -> tuple[Bools, Bools, Bools, Bools]:
     return opening, beyond, prompt, erratic
 
 
+def _with_drifts(
+    passage: Passage, passage_of: Callable[..., Passage], panel: _Panel, judged: Bools, day_hours: int
+) -> tuple[Passage, Bools]:
+    """Passages with those of the drifts, and `next_load` of `Evaluation`.
+
+    Args:
+        passage: Of the trends of the newest blocks.
+        passage_of: `first_passage` with its horizons and calibration.
+        panel: The series.
+        judged: Shape (n,), series whose first passage is asked for.
+        day_hours: Hours of a day; 0 where they do not divide it.
+    """
+    next_load = np.zeros(len(judged), np.bool_)
+    newest = row_medians(panel.values[:, -2:]) + panel.offset
+    for rows, drift in _drifts(panel, judged, day_hours):
+        headroom = np.nan_to_num(panel.target[rows] - drift.level, nan=np.inf)
+        # The trend of the newest blocks has judged whether the limit is passed, or near by noise alone.
+        neither = np.zeros(len(headroom), np.bool_)
+        # At the usual high load the limit is passed already: whatever the slope, the next such load reaches it.
+        by_load = headroom < -_BEYOND_NOISE * drift.noise
+        low = (drift.age >= DAY_BLOCKS) & (newest[rows] < drift.level - _BEYOND_NOISE * drift.noise)
+        reach = np.maximum(REACH_KNOWN * drift.age, LEAST_REACH)
+        # Nobody knows when the next such load comes, nor when a series that is low now returns to its line over days.
+        other = passage_of(drift, headroom, neither, by_load, reach=reach, any_time=by_load | low)
+        passage = _sooner(passage, rows, other)
+        next_load[rows] |= by_load
+    return passage, next_load
+
+
 def _drifts(panel: _Panel, judged: Bools, day_hours: int) -> Iterator[tuple[Bools, Trend]]:
     """Trends of some series that the newest blocks hide, as listed above.
 
@@ -356,12 +372,13 @@ def _drifts(panel: _Panel, judged: Bools, day_hours: int) -> Iterator[tuple[Bool
         )
         # Jobs differ: the mean of each is off by the misfit, and a line through few of them is uncertain.
         yield rows, _with_misfit(drift, misfit, np.sqrt(12.0 / (1.0 + drift.age / _JOB_BLOCKS)))
-        hours, load_hours = (each[rows, -_LOAD_HOURS:] for each in (blocks.hours, blocks.load_hours))
+        hours = blocks.hours[rows, -_LOAD_HOURS:]
+        hourly = LoadEffect.of(hours, blocks.load_hours[rows, -_LOAD_HOURS:], HOURS)
         for hotter in (
-            departures(panel.values[rows], effect, blocks.load[rows], hours, load_hours),
+            departures(panel.values[rows], effect, blocks.load[rows], hours, hourly),
             at_next_load(panel.values[rows], effect),
             after_high_loads(panel.values[rows], effect, BLOCKS),
-            after_high_loads(hours, LoadEffect.of(hours, load_hours, HOURS), HOURS),
+            after_high_loads(hours, hourly, HOURS),
         ):
             yield rows, replace(hotter, level=hotter.level + panel.offset[rows])
     rows = judged & np.isfinite(blocks.node).any(axis=1)
@@ -453,7 +470,7 @@ def _with_misfit(trend: Trend, misfit: Floats, share: Floats | float) -> Trend:
 
 
 def _sooner(passage: Passage, rows: Bools, other: Passage) -> Passage:
-    """The larger probabilities and shorter times of two passages; `other` has a row for each of `rows`."""
+    """The sooner of two passages at each horizon and quantile; `other` has a row for each of `rows`."""
     probability, seconds, never = passage.probability.copy(), passage.seconds.copy(), passage.never.copy()
     probability[rows] = np.fmax(probability[rows], other.probability)
     seconds[rows] = np.minimum(seconds[rows], other.seconds)

@@ -62,22 +62,6 @@ class Passage:
         median: Floats = self.seconds[:, QUANTILES.index(0.5)]
         return median
 
-    def at_any_time(self, rows: Bools, horizons_seconds: tuple[float, ...]) -> "Passage":
-        """The same, but some series reach the limit at any time of the next day, one as likely as another.
-
-        Args:
-            rows: Shape (n,), these series.
-            horizons_seconds: Shape (h,), those of `probability`.
-        """
-        day_seconds, reached = GRID_BLOCKS[-1] * BLOCK_SECONDS, 1.0 - self.never[:, None]
-        probability = reached * np.minimum(np.array(horizons_seconds) / day_seconds, 1.0)
-        quantiles = np.array(QUANTILES)
-        seconds = np.where(reached >= quantiles, day_seconds * quantiles / np.maximum(reached, 1e-12), np.inf)
-        spread = rows[:, None]
-        return Passage(
-            np.where(spread, probability, self.probability), np.where(spread, seconds, self.seconds), self.never
-        )
-
 
 def first_passage(  # noqa: PLR0913  what a path depends on
     trend: Trend,
@@ -87,6 +71,7 @@ def first_passage(  # noqa: PLR0913  what a path depends on
     *,
     reach: Floats,
     rise: Floats | None = None,
+    any_time: Bools | None = None,
     horizons_seconds: tuple[float, ...],
     calibration: Calibration | None,
 ) -> Passage:
@@ -99,6 +84,8 @@ def first_passage(  # noqa: PLR0913  what a path depends on
         by_noise: Shape (n,), whether a series without a slope may reach the limit, by its noise alone.
         reach: Shape (n,), blocks for which a slope is extrapolated.
         rise: Shape (n, grid), by how much the usual course of the day lifts a drifting series until then; None for 0.
+        any_time: Shape (n,), series that reach the limit at any time of the next day, one as likely as another; None
+            for none.
         horizons_seconds: Ascending, at most a day.
         calibration: Applied to the computed probabilities; None for none.
     """
@@ -113,7 +100,23 @@ def first_passage(  # noqa: PLR0913  what a path depends on
     reached = np.maximum.accumulate(np.where(beyond[:, None], 1.0, reached), axis=1)
     reached = np.where(np.isnan(headroom)[:, None] & ~beyond[:, None], np.nan, reached)
     seconds = np.stack([_time_of(trend, course, computed, reached, quantile) for quantile in QUANTILES], axis=1)
-    return Passage(_within(reached, horizons_seconds), np.where(beyond[:, None], 0.0, seconds), 1.0 - reached[:, -1])
+    seconds = np.where(beyond[:, None], 0.0, seconds)
+    if any_time is not None:
+        reached_alike, seconds_alike = _spread(reached[:, -1:])
+        reached = np.where(any_time[:, None], reached_alike, reached)
+        seconds = np.where(any_time[:, None], seconds_alike, seconds)
+    return Passage(_within(reached, horizons_seconds), seconds, 1.0 - reached[:, -1])
+
+
+def _spread(reached: Floats) -> tuple[Floats, Floats]:
+    """Probability at each time of the grid, and times of the quantiles, where each moment of a day is as likely.
+
+    Args:
+        reached: Shape (n, 1), probability of reaching it within the day.
+    """
+    quantiles = np.array(QUANTILES)
+    share = np.where(reached >= quantiles, quantiles / np.maximum(reached, 1e-12), np.inf)
+    return reached * GRID_BLOCKS / GRID_BLOCKS[-1], share * GRID_BLOCKS[-1] * BLOCK_SECONDS
 
 
 def _within(reached: Floats, horizons_seconds: tuple[float, ...]) -> Floats:

@@ -102,6 +102,10 @@ class LoadEffect:
         """Values without the effect, shape (n, b); NaN where the load is not known or has just risen."""
         return np.where(self.settled, values - self.effects[:, :1] - self.heat, np.nan)
 
+    def rows(self, chosen: Bools) -> "LoadEffect":
+        """The effect on some of the series."""
+        return LoadEffect(*(getattr(self, name)[chosen] for name in LoadEffect.__slots__))
+
     def in_blocks(self, load: Floats) -> "LoadEffect":
         """The effect that hours have shown, for the loads of blocks, shape (n, b)."""
         smoothed = [_smoothed(load, HOUR_BLOCKS * memory) for memory in HOURS.memories]

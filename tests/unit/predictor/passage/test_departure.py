@@ -60,7 +60,8 @@ def warm(load: Floats) -> Floats:
 
 def departure(blocks: SeriesBlocks) -> Trend:
     effect = LoadEffect.of(blocks.mean, blocks.load, BLOCKS)
-    return departures(blocks.mean, effect, blocks.load, blocks.hours, blocks.load_hours)
+    hourly = LoadEffect.of(blocks.hours, blocks.load_hours, HOURS)
+    return departures(blocks.mean, effect, blocks.load, blocks.hours, hourly)
 
 
 def certain(found: Trend) -> float:
@@ -135,7 +136,8 @@ def test_a_falling_series_does_not_depart_whatever_the_fit_says() -> None:
     blocks = series(warm(office(2)), office(2))
     effect = LoadEffect.of(blocks.mean, blocks.load, BLOCKS)
     wrong = replace(effect, heat=effect.heat - np.linspace(0.0, 20.0, effect.heat.shape[1]))
-    assert departures(blocks.mean, wrong, blocks.load, blocks.hours, blocks.load_hours).slope[0] <= 0.0
+    hourly = LoadEffect.of(blocks.hours, blocks.load_hours, HOURS)
+    assert departures(blocks.mean, wrong, blocks.load, blocks.hours, hourly).slope[0] <= 0.0
 
 
 def test_air_that_warms_an_idle_gpu_is_carried_to_its_next_job() -> None:
@@ -180,8 +182,8 @@ def test_a_limit_that_the_next_load_passes_is_announced_without_half_an_hour_of_
     load = office(4)[:length] + noise(length, 3.0)
     heat = warm(load) + np.where(np.arange(length) >= length - 12, 17.0, 0.0)
     blocks, ends = recording(heat, load), range(length - 12, length + 1)
-    found = run(blocks, TRAITS, DetectorOptions(), ends=ends, alarms=AlarmState.quiet(1))
-    states = [(bool(result.found.next_load[0]), bool(result.alarms.firing[0])) for result in found]
+    results = run(blocks, TRAITS, DetectorOptions(), ends=ends, alarms=AlarmState.quiet(1))
+    states = [(bool(result.found.next_load[0]), bool(result.alarms.firing[0])) for result in results]
     first = states.index((True, False))
     assert states[first : first + 3] == [(True, False), (True, True), (True, True)]
 
