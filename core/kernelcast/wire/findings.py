@@ -12,6 +12,10 @@ from kernelcast.wire.catalogue.meanings import Cause
 
 LIMIT_QUANTILES: Final = ("0.1", "0.5", "0.9")
 """Shares of the probability whose times `Finding.seconds_to_limit` has."""
+WIDE_TIMES: Final = 4.0
+"""A median of this many times the first of these times, or more, names no moment: a message says by when, not when.
+
+For a limit that the next high load passes, at any time of a day, the ratio is 5."""
 
 
 class FindingState(StrEnum):

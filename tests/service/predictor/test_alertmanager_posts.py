@@ -144,6 +144,8 @@ def test_the_summary_says_where_how_much_and_for_how_long() -> None:
     )
     text = summary(predicted, NOW)
     assert text == "GPU 1 of n1 uses 67492 MiB, limit 78102 MiB, reached in about 2.5 h: memory grows"
+    wide = summary(replace(predicted, seconds_to_limit=(8640.0, 43200.0, 77760.0)), NOW)
+    assert wide == "GPU 1 of n1 uses 67492 MiB, limit 78102 MiB, reached within 21.6 h: memory grows"
     due = summary(replace(predicted, seconds_to_limit=(0.0, 20.0, 90.0)), NOW)
     assert due == "GPU 1 of n1 uses 67492 MiB, limit 78102 MiB, reached any minute: memory grows"
     slower = replace(

@@ -19,6 +19,7 @@ from kernelcast.wire.catalogue.forecast import DEGRADATION_ALERT
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.catalogue.phrases import PHRASES, SECONDS, Phrase
+from kernelcast.wire.findings import LIMIT_QUANTILES, WIDE_TIMES
 
 _KEPT_SECONDS: Final = 10 * MINUTE
 """Longer than a restart of the predictor, and than the time after which it counts as gone."""
@@ -35,6 +36,12 @@ _BY: Final = ", ".join(SUBJECT)
 _KERNEL: Final = f'metric="{kernel.DURATION.prometheus_name}"'
 _NO_KERNEL: Final = _KERNEL.replace("=", "!=", 1)
 _PAGE: Final = 'urgency="page"'
+
+_OF: Final = (
+    f'{{{{ $of := printf "{", ".join(f"{label}=%q" for label in SUBJECT)}" '
+    f"{' '.join(f'$labels.{label}' for label in SUBJECT)} }}}}"
+)
+"""Names the labels of the alert, with which its message asks for the finding's values."""
 
 _WHERE: Final = (
     "{{ with $labels.kernel }}Kernel {{ " + SHORT_NAME + " . }} of {{ end }}"
@@ -73,7 +80,7 @@ def _rule(  # noqa: PLR0913  what differs between alerts about findings
         hold_seconds=hold_seconds,
         keep_seconds=_KEPT_SECONDS,
         severity=severity,
-        summary=summary,
+        summary=f"{_OF}{summary}",
         description=f"{description} {_details()}",
         action=_first(),
         first=first,
@@ -107,7 +114,8 @@ def _imminent(profile: Profile) -> AlertRule:
         name="KernelcastBreachImminent",
         expr=left,
         severity=AlertSeverity.CRITICAL,
-        summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_reached('any minute')}{_HOTTER}: {_culprit()}",
+        summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_reached(profile, 'any minute')}{_HOTTER}: "
+        f"{_culprit()}",
         description="A finding of the predictor: the limit is reached within an hour with a probability of at least "
         "0.9. The value of the alert is the time until a probability of one half.",
         first="Do what the list below says of the cause, or move the job; the message has the same.",
@@ -122,7 +130,7 @@ def _predicted(profile: Profile) -> AlertRule:
         name="KernelcastDegradationPredicted",
         expr=left,
         severity=AlertSeverity.WARNING,
-        summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_reached('within a day')}{_HOTTER}: "
+        summary=f"{_WHERE} {_figures(profile, 'comes near its limit')}{_reached(profile, 'within a day')}{_HOTTER}: "
         f"{_culprit()}",
         description="A finding of the predictor: its limit will be reached within a day. The prediction has lasted "
         "for long enough, given how many series are watched. The value of the alert is the time until a probability of "
@@ -214,11 +222,15 @@ _FOR: Final = (
 )
 
 
-def _reached(otherwise: str) -> str:
-    """When the limit will be reached, by the alert's value; other words where that is 0."""
+def _reached(profile: Profile, otherwise: str) -> str:
+    """When the limit will be reached, by the alert's value, or by when if that is wide; other words where it is 0."""
+    early, median, late = (_latest(profile, rows.FINDING_EXPECTED, f"quantile='{one}'") for one in LIMIT_QUANTILES)
+    wide = f"{late} - time() and {median} - time() >= {WIDE_TIMES:g} * ({early} - time())"
     return (
-        f"{{{{ if lt $value 0.0 }}}}{_AS_LAST_KNOWN}{{{{ else if gt $value 0.0 }}}}, reached in about "
-        f"{{{{ $value | humanizeDuration }}}}{{{{ else }}}}, reached {otherwise}{{{{ end }}}}"
+        f"{{{{ if lt $value 0.0 }}}}{_AS_LAST_KNOWN}{{{{ else if gt $value 0.0 }}}}, reached "
+        f'{{{{ with printf "{wide}" $of $of $of | query }}}}within {{{{ . | first | value | humanizeDuration }}}}'
+        f"{{{{ else }}}}in about {{{{ $value | humanizeDuration }}}}{{{{ end }}}}"
+        f"{{{{ else }}}}, reached {otherwise}{{{{ end }}}}"
     )
 
 
@@ -288,15 +300,18 @@ def _gpus_passed(profile: Profile) -> str:
 
 
 def _query(profile: Profile, row: Metric) -> str:
-    """The one value of a finding that has the labels of the alert.
+    """The one value of a finding that has the labels of the alert."""
+    return f'printf "{_latest(profile, row)}" $of | query'
+
+
+def _latest(profile: Profile, row: Metric, *matchers: str) -> str:
+    """An expression of that value, with %s for the labels.
 
     It looks back over two evaluations: an alert that is kept keeps the text of the last one, and a scrape may come
     between the condition and its text.
     """
     window = duration(2 * profile.evaluation_seconds)
-    matchers = ", ".join(f"{label}=%q" for label in SUBJECT)
-    labels = " ".join(f"$labels.{label}" for label in SUBJECT)
-    return f'printf "max(last_over_time({promql.name(row)}{{{matchers}}}[{window}]))" {labels} | query'
+    return f"max(last_over_time({promql.name(row)}{{{', '.join(('%s', *matchers))}}}[{window}]))"
 
 
 def _by_cause(texts: dict[Cause, str]) -> str:

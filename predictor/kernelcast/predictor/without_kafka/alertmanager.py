@@ -29,7 +29,7 @@ from kernelcast.wire.catalogue.kernel import DURATION
 from kernelcast.wire.catalogue.phrases import SECONDS, phrase
 from kernelcast.wire.catalogue.predictor import ALERTS_POSTED
 from kernelcast.wire.errors import ConfigurationError
-from kernelcast.wire.findings import Finding, FindingState, Severity
+from kernelcast.wire.findings import WIDE_TIMES, Finding, FindingState, Severity
 
 LABELS: Final = ("rack", "Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "kernel")
 """Labels of a finding that its alert has."""
@@ -127,13 +127,18 @@ def summary(finding: Finding, now_seconds: float) -> str:
     if finding.state is FindingState.PASSED:
         when = f", for {duration(now_seconds - finding.passed_ns / 1e9)}"
     elif finding.state is FindingState.PREDICTED:
-        median = finding.seconds_to_limit[1] if finding.seconds_to_limit is not None else None
-        when = ", reached " + ("within a day" if median is None else _ahead(median))
+        when = f", reached {_ahead(*(finding.seconds_to_limit or (None, None, None)))}"
     return f"{_where(finding)} {_figures(finding)}{when}: {ADVICE[finding.cause].culprit}"
 
 
-def _ahead(seconds: float) -> str:
-    return f"in about {duration(seconds)}" if seconds >= 60.0 else "any minute"
+def _ahead(early: float | None, median: float | None, late: float | None) -> str:
+    if median is None:
+        return "within a day"
+    if median < 60.0:
+        return "any minute"
+    if early is not None and late is not None and median >= WIDE_TIMES * early:
+        return f"within {duration(late)}"
+    return f"in about {duration(median)}"
 
 
 def _where(finding: Finding) -> str:
