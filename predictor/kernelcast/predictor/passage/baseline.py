@@ -2,7 +2,8 @@
 
 The first minutes of a process are left out: compilation, autotuning and cold clocks are not its usual speed. Then the
 baseline is learnt from the lower cluster of a regime's blocks: it follows while nothing is wrong, and stays while the
-series is slow. Another version, or a process of unknown version, begins a regime.
+series is slow. Another version, or a process of unknown version, begins a regime. A series that gets slower from day to
+day for longer than its blocks reach back keeps the level of the day before, which its hours show.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,13 @@ CLUSTER_RATIO: Final = 1.1
 """Blocks up to this multiple of the tenth percentile form the lower cluster."""
 _LOW_SHARE: Final = 0.1
 """That percentile."""
+_DAY_HOURS: Final = 24
+_CREEP_DAYS: Final = 14
+"""Days of hours in which a creep is looked for."""
+_LEAST_CREEP_DAYS: Final = 2
+"""Days one after another that are slower than the day before, each, from which on this is a creep."""
+_CREEP_RATIO: Final = 0.01
+"""By how much each of these days is slower than the day before."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,13 +87,38 @@ def learn(blocks: SeriesBlocks, *, below: Bools) -> Baseline:
     begins = _begins(blocks.process)
     age = places - np.maximum.accumulate(np.where(begins, places, 0), axis=1)
     usable = (places >= since[:, None]) & (age >= OPENING_BLOCKS) & np.isfinite(blocks.median)
-    signed = np.where(below[:, None], -1.0, 1.0) * np.where(usable, blocks.median, np.nan)
-    count = usable.sum(axis=1)
-    low = row_quantiles(signed, _LOW_SHARE)
-    near = signed <= (low + (CLUSTER_RATIO - 1.0) * np.abs(low))[:, None]
-    value = np.abs(row_medians(np.where(near, signed, np.nan)))
-    value[count < LEAST_BLOCKS] = np.nan
+    sign = np.where(below, -1.0, 1.0)[:, None]
+    level = _lower_cluster(sign * np.where(usable, blocks.median, np.nan))
+    before = np.where(since == 0, before_creep(sign * blocks.hours), np.nan)
+    value = np.abs(np.fmin(level, before))
+    value[usable.sum(axis=1) < LEAST_BLOCKS] = np.nan
     return Baseline(value, length - last_true(begins) < OPENING_BLOCKS, age < OPENING_BLOCKS, since)
+
+
+def before_creep(hours: Floats) -> Floats:
+    """Usual value of the day before a series began to rise from day to day; NaN where it does not.
+
+    Args:
+        hours: Shape (n, h), higher is worse, the newest last.
+
+    Returns:
+        Shape (n,).
+    """
+    days = min(hours.shape[1] // _DAY_HOURS, _CREEP_DAYS)
+    if days <= _LEAST_CREEP_DAYS:
+        return np.full(len(hours), np.nan)
+    recent = hours[:, hours.shape[1] - days * _DAY_HOURS :]
+    levels = _lower_cluster(recent.reshape(-1, _DAY_HOURS)).reshape(len(hours), days)
+    rises = np.diff(levels, axis=1) >= _CREEP_RATIO * np.abs(levels[:, :-1])
+    length = days - 1 - last_true(np.concatenate([np.ones((len(hours), 1), np.bool_), ~rises], axis=1))
+    before: Floats = levels[np.arange(len(hours)), days - 1 - length]
+    return np.where(length >= _LEAST_CREEP_DAYS, before, np.nan)
+
+
+def _lower_cluster(values: Floats) -> Floats:
+    """Median of the lower cluster of each row; NaN where it has no value."""
+    low = row_quantiles(values, _LOW_SHARE)
+    return row_medians(np.where(values <= (low + (CLUSTER_RATIO - 1.0) * np.abs(low))[:, None], values, np.nan))
 
 
 def regime_start(blocks: SeriesBlocks) -> Ints:

@@ -474,6 +474,31 @@ def test_a_baseline_stays_while_a_kernel_is_slow() -> None:
     assert found.beyond.all()
 
 
+def test_a_kernel_that_gets_slower_day_by_day_is_beside_its_usual_speed_of_before() -> None:
+    values = 1 + rise(8 * 24, 0.0028, last=90) + noise(8 * 24, 0.005)
+    found = evaluate(blocks(values).until(len(values)), traits(np.nan))
+    assert found.limit[0] == pytest.approx(1.2, abs=0.03)
+    assert found.beyond.all()
+    below = evaluate(blocks(1 / values).until(len(values)), traits(np.nan, below=True))
+    assert below.beyond.all()
+
+
+def test_a_kernel_that_is_slower_since_a_release_days_ago_or_has_slow_days_is_not() -> None:
+    days = np.repeat([0.0, 0.0, 0.0, 0.0, 0.25, 0.25, 0.25, 0.25], 24 * _HOUR)
+    stepped = 1 + days + noise(8 * 24, 0.005)
+    wavering = 1 + np.repeat([0.0, 0.1, 0.05, 0.15, 0.1, 0.2, 0.15, 0.25], 24 * _HOUR) + noise(8 * 24, 0.005)
+    for values, least in ((stepped, 1.45), (wavering, 1.35)):
+        found = evaluate(blocks(values).until(len(values)), traits(np.nan))
+        assert found.limit[0] > least
+
+
+def test_a_deploy_in_the_last_two_days_ends_a_creep() -> None:
+    values = 1 + rise(8 * 24, 0.0028, last=90) + noise(8 * 24, 0.005)
+    process = np.r_[np.zeros(len(values) - 20 * _HOUR), np.ones(20 * _HOUR)]
+    found = evaluate(blocks(values, process=process).until(len(values)), traits(np.nan))
+    assert found.limit[0] > 1.4
+
+
 def test_a_kernel_that_compiled_slowly_and_is_slow_later_passes_its_limit() -> None:
     values = np.r_[1.4, np.ones(3 * _HOUR - 1), np.full(_HOUR, 1.22)] + noise(4, 0.005)
     assert evaluate(blocks(values), traits(np.nan)).beyond.all()
