@@ -37,11 +37,11 @@ _KERNEL: Final = f'metric="{kernel.DURATION.prometheus_name}"'
 _NO_KERNEL: Final = _KERNEL.replace("=", "!=", 1)
 _PAGE: Final = 'urgency="page"'
 
-_OF: Final = (
-    f'{{{{ $of := printf "{", ".join(f"{label}=%q" for label in SUBJECT)}" '
+_NAMED_SUBJECT: Final = (
+    f'{{{{ $subject := printf "{", ".join(f"{label}=%q" for label in SUBJECT)}" '
     f"{' '.join(f'$labels.{label}' for label in SUBJECT)} }}}}"
 )
-"""Names the labels of the alert, with which its message asks for the finding's values."""
+"""Sets $subject, the matchers of the alert's labels, with which its message asks for the finding's values."""
 
 _WHERE: Final = (
     "{{ with $labels.kernel }}Kernel {{ " + SHORT_NAME + " . }} of {{ end }}"
@@ -80,7 +80,7 @@ def _rule(  # noqa: PLR0913  what differs between alerts about findings
         hold_seconds=hold_seconds,
         keep_seconds=_KEPT_SECONDS,
         severity=severity,
-        summary=f"{_OF}{summary}",
+        summary=f"{_NAMED_SUBJECT}{summary}",
         description=f"{description} {_details()}",
         action=_first(),
         first=first,
@@ -224,11 +224,14 @@ _FOR: Final = (
 
 def _reached(profile: Profile, otherwise: str) -> str:
     """When the limit will be reached, by the alert's value, or by when if that is wide; other words where it is 0."""
-    early, median, late = (_latest(profile, rows.FINDING_EXPECTED, f"quantile='{one}'") for one in LIMIT_QUANTILES)
+    early, median, late = (
+        _latest(profile, rows.FINDING_EXPECTED, f"quantile='{quantile}'") for quantile in LIMIT_QUANTILES
+    )
     wide = f"{late} - time() and {median} - time() >= {WIDE_TIMES:g} * ({early} - time())"
     return (
         f"{{{{ if lt $value 0.0 }}}}{_AS_LAST_KNOWN}{{{{ else if gt $value 0.0 }}}}, reached "
-        f'{{{{ with printf "{wide}" $of $of $of | query }}}}within {{{{ . | first | value | humanizeDuration }}}}'
+        f'{{{{ with printf "{wide}" $subject $subject $subject | query }}}}'
+        "within {{ . | first | value | humanizeDuration }}"
         f"{{{{ else }}}}in about {{{{ $value | humanizeDuration }}}}{{{{ end }}}}"
         f"{{{{ else }}}}, reached {otherwise}{{{{ end }}}}"
     )
@@ -301,11 +304,11 @@ def _gpus_passed(profile: Profile) -> str:
 
 def _query(profile: Profile, row: Metric) -> str:
     """The one value of a finding that has the labels of the alert."""
-    return f'printf "{_latest(profile, row)}" $of | query'
+    return f'printf "{_latest(profile, row)}" $subject | query'
 
 
 def _latest(profile: Profile, row: Metric, *matchers: str) -> str:
-    """An expression of that value, with %s for the labels.
+    """An expression of that value, with %s for `$subject`.
 
     It looks back over two evaluations: an alert that is kept keeps the text of the last one, and a scrape may come
     between the condition and its text.

@@ -3,7 +3,7 @@
 The first minutes of a process are left out: compilation, autotuning and cold clocks are not its usual speed. Then the
 baseline is learnt from the lower cluster of a regime's blocks: it follows while nothing is wrong, and stays while the
 series is slow. Another version, or a process of unknown version, begins a regime. A series that gets slower from day to
-day for longer than its blocks reach back keeps the level of the day before, which its hours show.
+day, for longer than its blocks reach back, keeps the level of the day before it began to, which its hours show.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,10 @@ CLUSTER_RATIO: Final = 1.1
 """Blocks up to this multiple of the tenth percentile form the lower cluster."""
 _LOW_SHARE: Final = 0.1
 """That percentile."""
-_DAY_HOURS: Final = 24
-_CREEP_DAYS: Final = 14
-"""Days of hours in which a creep is looked for."""
 _LEAST_CREEP_DAYS: Final = 2
-"""Days one after another that are slower than the day before, each, from which on this is a creep."""
+"""Least number of days of a creep, one after another, each slower than the day before."""
 _CREEP_RATIO: Final = 0.01
-"""By how much each of these days is slower than the day before."""
+"""Least share by which each of these days is slower than the day before."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,16 +50,17 @@ class Baseline:
         return Baseline(self.value[chosen], self.opening[chosen], self.openings[chosen], self.since[chosen])
 
 
-def learn_some(blocks: SeriesBlocks, which: Bools, *, below: Bools) -> Baseline:
+def learn_some(blocks: SeriesBlocks, which: Bools, *, below: Bools, day_hours: int) -> Baseline:
     """Learn the usual values of some of the series; the others have none, no first minutes, and one regime.
 
     Args:
         blocks: The series.
         which: Shape (n,).
         below: Shape (n,), whether lower is worse.
+        day_hours: Hours of a day; 0 where they do not divide it.
     """
     rows, length = blocks.median.shape
-    found = learn(blocks.rows(which), below=below[which])
+    found = learn(blocks.rows(which), below=below[which], day_hours=day_hours)
     value, opening = np.full(rows, np.nan), np.zeros(rows, dtype=np.bool_)
     openings, since = np.zeros((rows, length), dtype=np.bool_), np.zeros(rows, dtype=np.int64)
     value[which], opening[which], openings[which], since[which] = (
@@ -74,12 +72,13 @@ def learn_some(blocks: SeriesBlocks, which: Bools, *, below: Bools) -> Baseline:
     return Baseline(value, opening, openings, since)
 
 
-def learn(blocks: SeriesBlocks, *, below: Bools) -> Baseline:
+def learn(blocks: SeriesBlocks, *, below: Bools, day_hours: int) -> Baseline:
     """Learn the usual value of the present regime of each series.
 
     Args:
         blocks: The series.
         below: Shape (n,), whether lower is worse: then the upper cluster is the usual one.
+        day_hours: Hours of a day; 0 where they do not divide it.
     """
     length = blocks.median.shape[1]
     places = np.arange(length)
@@ -89,26 +88,27 @@ def learn(blocks: SeriesBlocks, *, below: Bools) -> Baseline:
     usable = (places >= since[:, None]) & (age >= OPENING_BLOCKS) & np.isfinite(blocks.median)
     sign = np.where(below, -1.0, 1.0)[:, None]
     level = _lower_cluster(sign * np.where(usable, blocks.median, np.nan))
-    before = np.where(since == 0, before_creep(sign * blocks.hours), np.nan)
+    before = np.where(since == 0, before_creep(sign * blocks.hours, day_hours), np.nan)
     value = np.abs(np.fmin(level, before))
     value[usable.sum(axis=1) < LEAST_BLOCKS] = np.nan
     return Baseline(value, length - last_true(begins) < OPENING_BLOCKS, age < OPENING_BLOCKS, since)
 
 
-def before_creep(hours: Floats) -> Floats:
+def before_creep(hours: Floats, day_hours: int) -> Floats:
     """Usual value of the day before a series began to rise from day to day; NaN where it does not.
 
     Args:
         hours: Shape (n, h), higher is worse, the newest last.
+        day_hours: Hours of a day; 0 where they do not divide it: then no creep is known.
 
     Returns:
         Shape (n,).
     """
-    days = min(hours.shape[1] // _DAY_HOURS, _CREEP_DAYS)
+    days = hours.shape[1] // day_hours if day_hours else 0
     if days <= _LEAST_CREEP_DAYS:
         return np.full(len(hours), np.nan)
-    recent = hours[:, hours.shape[1] - days * _DAY_HOURS :]
-    levels = _lower_cluster(recent.reshape(-1, _DAY_HOURS)).reshape(len(hours), days)
+    recent = hours[:, hours.shape[1] - days * day_hours :]
+    levels = _lower_cluster(recent.reshape(-1, day_hours)).reshape(len(hours), days)
     rises = np.diff(levels, axis=1) >= _CREEP_RATIO * np.abs(levels[:, :-1])
     length = days - 1 - last_true(np.concatenate([np.ones((len(hours), 1), np.bool_), ~rises], axis=1))
     before: Floats = levels[np.arange(len(hours)), days - 1 - length]

@@ -195,7 +195,7 @@ def evaluate(  # noqa: PLR0913  what differs between live, recorded and tested s
         day_hours: Hours of `SeriesBlocks` in a day; 0 where they do not divide it.
         local_time: Clock and holidays of the site; None where its hours are longer or shorter than 3600 s.
     """
-    learnt = baseline.learn_some(blocks, np.isnan(traits.limit), below=traits.below)
+    learnt = baseline.learn_some(blocks, np.isnan(traits.limit), below=traits.below, day_hours=day_hours)
     usual = learnt.value if held is None else np.where(np.isfinite(held), held, learnt.value)
     limit = np.where(np.isnan(traits.limit), traits.baseline_ratio * usual, traits.limit)
     begins = np.zeros(len(limit), np.int64) if begins is None else begins

@@ -463,7 +463,7 @@ def test_the_first_minutes_of_a_process_do_not_enter_its_baseline() -> None:
     for opening in (1.4, 0.75):
         values = np.ones(6 * _HOUR) + noise(6, 0.005)
         values[0] = opening
-        found = baseline.learn(blocks(values), below=np.array([False]))
+        found = baseline.learn(blocks(values), below=np.array([False]), day_hours=24)
         assert found.value[0] == pytest.approx(1.0, abs=0.01)
 
 
@@ -476,9 +476,9 @@ def test_a_baseline_stays_while_a_kernel_is_slow() -> None:
 
 def test_a_kernel_that_gets_slower_day_by_day_is_beside_its_usual_speed_of_before() -> None:
     values = 1 + rise(8 * 24, 0.0028, last=90) + noise(8 * 24, 0.005)
-    found = evaluate(blocks(values).until(len(values)), traits(np.nan))
-    assert found.limit[0] == pytest.approx(1.2, abs=0.03)
-    assert found.beyond.all()
+    evaluation = evaluate(blocks(values).until(len(values)), traits(np.nan))
+    assert evaluation.limit[0] == pytest.approx(1.2, abs=0.03)
+    assert evaluation.beyond.all()
     below = evaluate(blocks(1 / values).until(len(values)), traits(np.nan, below=True))
     assert below.beyond.all()
 
@@ -488,15 +488,23 @@ def test_a_kernel_that_is_slower_since_a_release_days_ago_or_has_slow_days_is_no
     stepped = 1 + days + noise(8 * 24, 0.005)
     wavering = 1 + np.repeat([0.0, 0.1, 0.05, 0.15, 0.1, 0.2, 0.15, 0.25], 24 * _HOUR) + noise(8 * 24, 0.005)
     for values, least in ((stepped, 1.45), (wavering, 1.35)):
-        found = evaluate(blocks(values).until(len(values)), traits(np.nan))
-        assert found.limit[0] > least
+        evaluation = evaluate(blocks(values).until(len(values)), traits(np.nan))
+        assert evaluation.limit[0] > least
 
 
 def test_a_deploy_in_the_last_two_days_ends_a_creep() -> None:
     values = 1 + rise(8 * 24, 0.0028, last=90) + noise(8 * 24, 0.005)
     process = np.r_[np.zeros(len(values) - 20 * _HOUR), np.ones(20 * _HOUR)]
-    found = evaluate(blocks(values, process=process).until(len(values)), traits(np.nan))
-    assert found.limit[0] > 1.4
+    evaluation = evaluate(blocks(values, process=process).until(len(values)), traits(np.nan))
+    assert evaluation.limit[0] > 1.4
+
+
+def test_a_kernel_that_gets_slower_within_a_day_does_not_creep() -> None:
+    """Blocks of a minute: 120 of twelve are a day."""
+    values = 1 + rise(4 * 120, 0.0028, last=90) + noise(4 * 120, 0.005)
+    for day_hours in (120, 0):
+        evaluation = evaluate(blocks(values).until(len(values)), traits(np.nan), day_hours=day_hours)
+        assert evaluation.limit[0] > 1.3
 
 
 def test_a_kernel_that_compiled_slowly_and_is_slow_later_passes_its_limit() -> None:
